@@ -1,0 +1,3 @@
+module github.com/lastbeat/lastbeat
+
+go 1.26.0
