@@ -31,14 +31,14 @@ var (
 			name: "keepalived v2 PASS unicast",
 			hex:  "9a19f71cbd611a9a692d67b9080045c00028000c0000ff70ef1dc0a82516c0a82515 21ce4401 0101 7f1b c0a825c9 686a3468355f6170",
 			src:  "192.168.37.22", dst: "192.168.37.21",
-			want: vrrp.Advert{Version: 2, VRID: 206, Priority: 68, Interval: time.Second,
+			want: vrrp.Advert{Version: 2, VRID: 206, Priority: 68, Interval: time.Second, Checksum: vrrp.ChecksumPlain,
 				AuthType: vrrp.AuthPass, Auth: [8]byte([]byte("hj4h5_ap")), Addrs: []netip.Addr{vip}},
 		},
 		{
 			name: "keepalived v2 PASS unicast, second group",
 			hex:  "9a19f71cbd61723906f95bb6080045c00028000b0000ff70ef1dc0a82517c0a82515 212d5001 01016bbd c0a825ca 686a3468355f696e",
 			src:  "192.168.37.23", dst: "192.168.37.21",
-			want: vrrp.Advert{Version: 2, VRID: 45, Priority: 80, Interval: time.Second,
+			want: vrrp.Advert{Version: 2, VRID: 45, Priority: 80, Interval: time.Second, Checksum: vrrp.ChecksumPlain,
 				AuthType: vrrp.AuthPass, Auth: [8]byte([]byte("hj4h5_in")),
 				Addrs: []netip.Addr{netip.MustParseAddr("192.168.37.202")}},
 		},
@@ -46,21 +46,21 @@ var (
 			name: "keepalived v2 PASS, priority 0 on SIGTERM",
 			hex:  "9a19f71cbd61723906f95bb6080045c0002800370000ff70eef1c0a82517c0a82515 21ce0001 0101c31b c0a825c9 686a3468355f6170",
 			src:  "192.168.37.23", dst: "192.168.37.21",
-			want: vrrp.Advert{Version: 2, VRID: 206, Priority: 0, Interval: time.Second,
+			want: vrrp.Advert{Version: 2, VRID: 206, Priority: 0, Interval: time.Second, Checksum: vrrp.ChecksumPlain,
 				AuthType: vrrp.AuthPass, Auth: [8]byte([]byte("hj4h5_ap")), Addrs: []netip.Addr{vip}},
 		},
 		{
 			name: "keepalived v2 without authentication, multicast",
 			hex:  "01005e0000121a9a692d67b9080045c0002800110000ff70f4c3c0a82516e0000012 21ce5a01 00019dbd c0a825c9 0000000000000000",
 			src:  "192.168.37.22", dst: "224.0.0.18",
-			want: vrrp.Advert{Version: 2, VRID: 206, Priority: 90, Interval: time.Second, Addrs: []netip.Addr{vip}},
+			want: vrrp.Advert{Version: 2, VRID: 206, Priority: 90, Interval: time.Second, Checksum: vrrp.ChecksumPlain, Addrs: []netip.Addr{vip}},
 		},
 		{
 			name: "keepalived v3 multicast",
 			hex:  "01005e000012723906f95bb6080045c0002000010000ff70f4dac0a82517e0000012 31ce6401 0064bd0b c0a825c9",
 			src:  "192.168.37.23", dst: "224.0.0.18",
 			want: vrrp.Advert{Version: 3, VRID: 206, Priority: 100, Interval: time.Second,
-				Checksum: vrrp.ChecksumPseudo, Addrs: []netip.Addr{vip}},
+				Addrs: []netip.Addr{vip}},
 			plain: 0x835a,
 		},
 		{
@@ -68,7 +68,7 @@ var (
 			hex:  "9a19f71cbd611a9a692d67b9080045c0002000120000ff70ef1fc0a82516c0a82515 31ce5a01 0064c161 c0a825c9",
 			src:  "192.168.37.22", dst: "192.168.37.21",
 			want: vrrp.Advert{Version: 3, VRID: 206, Priority: 90, Interval: time.Second,
-				Checksum: vrrp.ChecksumPseudo, Addrs: []netip.Addr{vip}},
+				Addrs: []netip.Addr{vip}},
 			plain: 0x8d5a, legacy: 0xc70c,
 		},
 		{
@@ -76,7 +76,7 @@ var (
 			hex:  "01005e00001200005e0001cf080045c0002018ae4000ff709b43c0a82601e0000012 31cf7801 0064a720 c0a826c9",
 			src:  "192.168.38.1", dst: "224.0.0.18",
 			want: vrrp.Advert{Version: 3, VRID: 207, Priority: 120, Interval: time.Second,
-				Checksum: vrrp.ChecksumPseudo, Addrs: []netip.Addr{netip.MustParseAddr("192.168.38.201")}},
+				Addrs: []netip.Addr{netip.MustParseAddr("192.168.38.201")}},
 			plain: 0x6e59,
 		},
 	}
@@ -117,7 +117,7 @@ func TestGoldenFrames(t *testing.T) {
 		a, err := vrrp.ParseAdvert(raw, src, dst, nil)
 		require.NoError(t, err)
 		require.Equal(t, vrrp.Advert{Version: 3, VRID: 206, Priority: 100, Interval: 10 * time.Millisecond,
-			Checksum: vrrp.ChecksumPseudo, Addrs: []netip.Addr{vip}}, a)
+			Addrs: []netip.Addr{vip}}, a)
 		b, err := a.AppendBinary(nil, src, dst)
 		require.NoError(t, err)
 		require.Equal(t, raw, b)

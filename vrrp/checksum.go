@@ -16,12 +16,12 @@ import (
 type ChecksumForm uint8
 
 const (
+	// ChecksumPseudo includes a pseudo header with the packet's addresses, as
+	// keepalived and FRR send it. It is the default.
+	ChecksumPseudo ChecksumForm = iota
 	// ChecksumPlain covers the VRRP message alone: version 2, and version 3 as
 	// RFC 9568 has it.
-	ChecksumPlain ChecksumForm = iota
-	// ChecksumPseudo includes a pseudo header with the packet's addresses, as
-	// keepalived and FRR send it.
-	ChecksumPseudo
+	ChecksumPlain
 	// ChecksumLegacy includes a pseudo header with the multicast destination
 	// even in a unicast packet, as keepalived up to 1.3.6 sends it.
 	ChecksumLegacy
