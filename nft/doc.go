@@ -60,9 +60,9 @@
 // Linux 5.11 or later with nf_tables, its inet family, nat and fib expressions
 // and connection tracking, and CAP_NET_ADMIN in the user namespace that owns the
 // network namespace. No program is run; nft 1.0.6 or later lists the result.
-// Outside the initial user namespace socket buffers have a limit, and a change
-// of more than about 1,000 redirects takes several transactions; see
-// [Result.Atomic].
+// Outside the initial user namespace net.core.wmem_max limits the socket's
+// buffer: with the usual 212,992 a change of more than about 1,000 redirects
+// takes several transactions; see [Result.Atomic].
 //
 // # Not implemented
 //

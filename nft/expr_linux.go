@@ -97,7 +97,7 @@ func describe(exprs []expr.Any) string {
 		}
 		parts[i] = fmt.Sprintf("%T%+v", e, e)
 	}
-	return strings.ReplaceAll(strings.Join(parts, " "), "*expr.", "")
+	return strings.NewReplacer("*expr.", "", "&{", "{").Replace(strings.Join(parts, " "))
 }
 
 // sameReg gives the two names of one place, 16-byte register n and 4-byte

@@ -25,6 +25,7 @@ type fakeKernel struct {
 	table      state
 	deadline   map[string]map[string]time.Time
 	commits    [][]op
+	torn       bool   // the next listing misses a chain and an element
 	afterRead  func() // runs once, between a read and what follows
 	chainsFail error
 }
@@ -44,6 +45,11 @@ func (f *fakeKernel) expire() {
 func (f *fakeKernel) read(context.Context, layout) (state, error) {
 	f.expire()
 	got := f.table.clone()
+	if f.torn {
+		f.torn = false
+		delete(got.chains, "output")
+		delete(got.sets[setName{}.String()].elems, api4.key())
+	}
 	if h := f.afterRead; h != nil {
 		f.afterRead = nil
 		h()

@@ -130,7 +130,7 @@ const attempts = 3
 // instant before the transaction that renewed it.
 func (t *Table) reconcile(ctx context.Context, want layout, replaceSame bool) (res Result, start time.Time, have state, err error) {
 	for range attempts {
-		if have, err = t.read(ctx, want); err != nil {
+		if have, err = t.readTwice(ctx, want); err != nil {
 			return res, start, have, err
 		}
 		if !t.owned && have.present && have.foreign(want) {
@@ -159,6 +159,17 @@ func (t *Table) reconcile(ctx context.Context, want layout, replaceSame bool) (r
 		err = &MismatchError{t.opts.Table, diffs}
 	}
 	return res, start, have, err
+}
+
+// readTwice reads again when something seems wrong with the structure: a listing
+// that another writer's commit interrupts can miss things that are there, and
+// making base chains anew without need would change their place among others.
+func (t *Table) readTwice(ctx context.Context, want layout) (state, error) {
+	have, err := t.read(ctx, want)
+	if err == nil && len(structureDiff(want, have)) > 0 {
+		have, err = t.read(ctx, want)
+	}
+	return have, err
 }
 
 // Renew starts the lifetime of every redirect again and reads the whole table
@@ -221,7 +232,7 @@ func (t *Table) renewByReplacing(ctx context.Context) error {
 
 // Verify compares the kernel's content with what was applied: the table and its
 // flags, every chain with its hook, priority and policy, every rule, every
-// element with its value and timeout, and that there is nothing else. It is nil
+// element with its value and timeout, and that there is none more. It is nil
 // when all is as applied, and a [MismatchError] that names what differs
 // otherwise. It changes nothing and extends no lifetime.
 func (t *Table) Verify(ctx context.Context) error {
@@ -242,8 +253,8 @@ func (t *Table) Verify(ctx context.Context) error {
 	return nil
 }
 
-// check reads and compares. A difference must show twice: a listing that another
-// writer's commit interrupts can miss things that are there.
+// check reads and compares. A difference must show twice, for the reason that
+// readTwice gives.
 func (t *Table) check(ctx context.Context) (have state, diffs []Difference, err error) {
 	for range 2 {
 		if have, err = t.read(ctx, t.want); err != nil {

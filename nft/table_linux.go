@@ -29,7 +29,9 @@ const answerTimeout = 30 * time.Second
 // serialization error, which a library connection never forgets, nor an unread
 // answer can reach the next one.
 type netlinkKernel struct {
-	receiveBuffer int // bytes; 0: enough for the transaction's answers
+	// For tests, in bytes; 0: as much as a transaction needs and the kernel gives.
+	sendLimit     int
+	receiveBuffer int
 }
 
 func newKernel() kernel { return netlinkKernel{} }
@@ -92,6 +94,9 @@ func (k netlinkKernel) capacity(ctx context.Context, size int) (int, error) {
 	have, err := c.WriteBuffer()
 	if err != nil {
 		return 0, fmt.Errorf("nft: read send buffer: %w", err)
+	}
+	if k.sendLimit > 0 {
+		have = min(have, k.sendLimit)
 	}
 	return have - sendOverhead, nil
 }

@@ -111,6 +111,27 @@ func TestLostAnswersAreVerified(t *testing.T) {
 	require.NoError(t, tab.Verify(t.Context()), "and the old state stands")
 }
 
+// The library does not tell when a listing was interrupted by another writer.
+func TestTornListingIsReadAgain(t *testing.T) {
+	tab, f := newFake(t)
+	cfg := Config{Redirects: []Redirect{api4}}
+	_, err := tab.Apply(t.Context(), cfg)
+	require.NoError(t, err)
+	f.hit()
+	f.torn = true
+	require.NoError(t, tab.Verify(t.Context()))
+	f.torn = true
+	require.NoError(t, tab.Renew(t.Context()))
+	f.torn = true
+	res, err := tab.Apply(t.Context(), cfg)
+	require.NoError(t, err)
+	require.False(t, res.Rebuilt, "no base chain is made anew without need")
+	f.torn = true
+	got, err := tab.Counters(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, got[0].External.Connections, "neither lost nor counted twice")
+}
+
 func TestConflictsAreReportedNotFatal(t *testing.T) {
 	tab, f := newFake(t)
 	f.foreign = []baseChain{
