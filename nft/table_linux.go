@@ -214,7 +214,7 @@ func newChain(t *nftables.Table, c chainSpec) *nftables.Chain {
 	chain := &nftables.Chain{
 		Name: c.name, Table: t, Policy: &accept, Type: nftables.ChainTypeFilter,
 		Hooknum:  nftables.ChainHookPrerouting,
-		Priority: nftables.ChainPriorityRef(nftables.ChainPriority(c.priority)),
+		Priority: new(nftables.ChainPriority(c.priority)),
 	}
 	if c.kind == "nat" {
 		chain.Type = nftables.ChainTypeNAT
