@@ -1,0 +1,128 @@
+package lb
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// deviation returns the largest |turns - ideal| of any backend after any prefix of
+// the lap, computed the slow way.
+func deviation(weights []int, lap []uint32) float64 {
+	total := 0
+	for _, w := range weights {
+		total += w
+	}
+	taken := make([]int, len(weights))
+	worst := 0.0
+	for t, who := range lap {
+		taken[who]++
+		for i, w := range weights {
+			worst = max(worst, math.Abs(float64(taken[i])-float64(t+1)*float64(w)/float64(total)))
+		}
+	}
+	return worst
+}
+
+func drawWeights(t *rapid.T) []int {
+	top := rapid.SampledFrom([]int{1, 2, 5, 17, MaxWeight}).Draw(t, "top")
+	return rapid.SliceOfN(rapid.IntRange(1, top), 1, 24).Draw(t, "weights")
+}
+
+// Tijdeman's bound 1 - 1/(2n-2) on every prefix, and the exact shares of a lap.
+func TestWeightedLap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		weights := drawWeights(t)
+		lap := WeightedRoundRobin{}.schedule(weights)
+
+		div, total := 0, 0
+		for _, w := range weights {
+			div, total = gcd(div, w), total+w
+		}
+		require.Len(t, lap, total/div)
+		turns := make([]int, len(weights))
+		for _, who := range lap {
+			turns[who] += div
+		}
+		require.Equal(t, weights, turns)
+
+		if n := len(weights); n > 1 {
+			bound := 1 - 1/float64(2*n-2)
+			require.LessOrEqual(t, deviation(weights, lap), bound+1e-9)
+		}
+	})
+}
+
+// Cases in which other schedules go wrong: the heaviest in one block (LVS), equal
+// light ones in a clump (heap by deadline), weights that are rounded away (stride).
+func TestWeightedLapHardCases(t *testing.T) {
+	heavyAndLight := []int{256, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
+	random := make([]int, 100)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range random {
+		random[i] = 1 + r.IntN(MaxWeight)
+	}
+	for name, weights := range map[string][]int{
+		"5,1,1": {5, 1, 1}, "21,11": {21, 11}, "99,1": {99, 1}, "256 and ten of 1": heavyAndLight, "100 random": random,
+	} {
+		t.Run(name, func(t *testing.T) {
+			lap := WeightedRoundRobin{}.schedule(weights)
+			require.Less(t, deviation(weights, lap), 1.0)
+		})
+	}
+}
+
+func TestLapsOfFew(t *testing.T) {
+	for _, a := range []Algorithm{RoundRobin{}, WeightedRoundRobin{}} {
+		require.Empty(t, a.schedule(nil), a.Name())
+		require.Equal(t, []uint32{0}, a.schedule([]int{MaxWeight}), a.Name())
+	}
+	require.Equal(t, []uint32{0, 1, 2}, RoundRobin{}.schedule([]int{1, 256, 7}))
+	require.Equal(t, []uint32{0, 1}, WeightedRoundRobin{}.schedule([]int{256, 256}), "256:256 is 1:1")
+}
+
+// Equal backends alternate: no one gets its second turn before all had the first.
+func TestWeightedLapOfEqualsIsRoundRobin(t *testing.T) {
+	for _, n := range []int{2, 3, 10, 100} {
+		weights := make([]int, n)
+		for i := range weights {
+			weights[i] = 3
+		}
+		require.Equal(t, RoundRobin{}.schedule(weights), WeightedRoundRobin{}.schedule(weights), "n=%d", n)
+	}
+}
+
+func TestRescale(t *testing.T) {
+	never := func(n uint64) uint64 { return n - 1 }
+	always := func(uint64) uint64 { return 0 }
+	for _, tc := range []struct{ pos, from, to, down, up uint64 }{
+		{0, 3, 3, 0, 0},
+		{2, 3, 3, 2, 2},
+		{3, 10, 9, 2, 3},    // 2.7
+		{9, 10, 3, 2, 0},    // 2.7, rounded up is the next lap
+		{1, 3, 100, 33, 34}, // 33.3
+		{50, 100, 1, 0, 0},  // 0.5
+		{1 << 31, 1 << 32, 1 << 33, 1 << 32, 1 << 32},
+	} {
+		require.Equal(t, tc.down, rescale(tc.pos, tc.from, tc.to, never), "%+v", tc)
+		require.Equal(t, tc.up, rescale(tc.pos, tc.from, tc.to, always), "%+v", tc)
+	}
+}
+
+func BenchmarkSchedule(b *testing.B) {
+	for _, n := range []int{3, 100, 10_000} {
+		weights := make([]int, n)
+		for i := range weights {
+			weights[i] = 1 + i%10
+		}
+		b.Run(sizeName(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				WeightedRoundRobin{}.schedule(weights)
+			}
+		})
+	}
+}

@@ -1,0 +1,82 @@
+// Package lb decides which backend gets the next connection, and in which order
+// an agent walks a list of hosts.
+//
+// The two jobs share algorithms, not an interface.
+//
+// # Balancing connections
+//
+// A [Balancer] hands out one [Backend] per connection:
+//
+//	b, err := lb.New(lb.Config{},
+//		lb.Backend[string]{Key: "a", Value: "192.0.2.1:6443", Weight: 1},
+//		lb.Backend[string]{Key: "b", Value: "192.0.2.2:6443", Weight: 1})
+//	...
+//	lease, err := b.Pick(0)
+//	if err != nil {
+//		return err // lb.ErrEmpty: nobody may take the connection
+//	}
+//	defer func() { lease.Done(time.Now(), lb.Result{Failed: failed}) }()
+//	serve(lease.Value())
+//
+// The backends stand in an immutable snapshot behind one atomic pointer.
+// [Balancer.Set] and [Balancer.Update] build a new snapshot beside the old one
+// and swap it in; they validate everything first, so that a bad list changes
+// nothing. [Balancer.Pick] takes no lock, never blocks, never loops and does
+// not allocate. All methods of a Balancer may be called from any goroutine.
+// The package starts no goroutine and reads no clock.
+//
+// Only backends in state [Up] with a weight above 0 get new connections. Those
+// that may not are left out when the snapshot is built, not stepped over at
+// each pick: stepping over gives the neighbour of a dead backend a double
+// share. What happens when nobody is left is the [Policy], and each lease
+// tells the [Mode] in which it was given, because traffic to backends that are
+// known to be bad must never be a surprise.
+//
+// A caller whose connect fails wants another backend, not the same one again.
+// [Balancer.Walk] yields every eligible backend once, taking each step from the
+// same sequence as Pick, so that the share of a dead backend is spread over
+// all others and not moved to its neighbour.
+//
+// # Algorithms
+//
+//   - [RoundRobin] gives each backend one turn per lap, whatever its weight.
+//   - [WeightedRoundRobin] gives a backend of weight w exactly w turns per lap of
+//     W, the sum of all weights (both divided by their greatest common divisor).
+//     After any number t of turns of a lap the turns of each backend differ from
+//     its ideal t*w/W by less than 1, the best that is possible in general. Seen
+//     from any other point of the lap the difference stays below 2.
+//
+// Both begin at a random point of the lap, so a fleet of fresh balancers does not
+// start on the same backend, and the first pick already follows the weights. A
+// rebuild keeps the position as a fraction of the lap, rounded at random: a
+// frequent rebuild neither restarts the lap (the backends late in it would never
+// be reached) nor skips or repeats the same ones again and again.
+//
+// A snapshot of RoundRobin holds one 4-byte entry per backend, one of
+// WeightedRoundRobin as many as the lap has turns (at most 256 per backend).
+// Building it costs O(n) and O(W log n).
+//
+// # Ordering hosts for agents
+//
+// [Static], [RoundRobin] and [Shuffle] arrange the list of hosts that one agent
+// of a fleet gets. They are pure functions of their arguments:
+//
+//   - Static leaves the order as it is: everybody prefers the first host.
+//   - RoundRobin rotates the list left by the agent's position in the fleet. It
+//     gives the lists that Apache CloudStack's indirect agent load balancer
+//     gives, except that duplicate hosts are dropped first.
+//   - Shuffle gives each agent a permutation of its own, drawn from the seed and
+//     the agent's key. Everybody who knows the two gets the same list again, in
+//     any process and with any version of Go, whatever the order in which the
+//     hosts were configured; another key or seed gives an independent one.
+//
+// Hosts are compared as text. Trimming, lower-casing and other normalising is the
+// caller's.
+//
+// # Not implemented
+//
+//   - algorithms: random, two choices, least connections, peak EWMA, hashing
+//     (Maglev, rendezvous), bounded load; the rendezvous and balanced orders
+//   - slow start, limits on connections per backend
+//   - the policies "use a backup tier" and "keep the last good set"
+package lb

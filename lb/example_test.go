@@ -1,0 +1,141 @@
+package lb_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lastbeat/lastbeat/lb"
+)
+
+// A balancer in front of three servers. One of them dies: the caller steps over
+// it, reports it, and it gets no further connection.
+func Example() {
+	balancer, err := lb.New(lb.Config{Count: true},
+		lb.Backend[string]{Key: "master1", Value: "192.0.2.21:6443", Weight: 1},
+		lb.Backend[string]{Key: "master2", Value: "192.0.2.22:6443", Weight: 1},
+		lb.Backend[string]{Key: "master3", Value: "192.0.2.23:6443", Weight: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	dial := func(address string) error {
+		if address == "192.0.2.22:6443" {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	// connect gives one connection to the first backend that takes it.
+	connect := func() error {
+		err := lb.ErrEmpty
+		for lease := range balancer.Walk(0) {
+			if err = dial(lease.Value()); err == nil {
+				lease.Done(time.Now(), lb.Result{}) // a real one serves first
+				return nil
+			}
+			lease.Done(time.Now(), lb.Result{Failed: true})
+		}
+		return err
+	}
+
+	serve := func(n int) {
+		for range n {
+			if err := connect(); err != nil {
+				fmt.Println(err)
+			}
+		}
+		for _, b := range balancer.Backends() {
+			c, _ := balancer.Counts(b.Key)
+			fmt.Printf("  %s %-4v served %d, failed %d\n", b.Key, b.State, c.Finished-c.Failed, c.Failed)
+		}
+	}
+
+	fmt.Println("20 connections:")
+	serve(20)
+
+	err = balancer.Update(func(backends []lb.Backend[string]) []lb.Backend[string] {
+		backends[1].State = lb.Down
+		return backends
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println("20 more, master2 marked down:")
+	serve(20)
+
+	// Output:
+	// 20 connections:
+	//   master1 up   served 10, failed 0
+	//   master2 up   served 0, failed 10
+	//   master3 up   served 10, failed 0
+	// 20 more, master2 marked down:
+	//   master1 up   served 20, failed 0
+	//   master2 down served 0, failed 10
+	//   master3 up   served 20, failed 0
+}
+
+func ExampleBalancer_Pick() {
+	balancer, err := lb.New(lb.Config{Algorithm: lb.WeightedRoundRobin{}},
+		lb.Backend[string]{Key: "big", Value: "192.0.2.1:443", Weight: 3},
+		lb.Backend[string]{Key: "small", Value: "192.0.2.2:443", Weight: 1},
+		lb.Backend[string]{Key: "leaving", Value: "192.0.2.3:443", Weight: 3, State: lb.Drain})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	given := map[string]int{}
+	for range 400 {
+		lease, err := balancer.Pick(0)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		given[lease.Key()]++
+		lease.Done(time.Now(), lb.Result{})
+	}
+	fmt.Println(given)
+	// Output: map[big:300 small:100]
+}
+
+func ExamplePolicy() {
+	dead := lb.Backend[string]{Key: "a", Value: "192.0.2.1:443", Weight: 1, State: lb.Down}
+	for _, policy := range []lb.Policy{lb.PolicyEmpty, lb.PolicyPanic} {
+		balancer, err := lb.New(lb.Config{Policy: policy}, dead)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		lease, err := balancer.Pick(0)
+		fmt.Printf("%v: %q, %v\n", balancer.Mode(), lease.Key(), err)
+	}
+	// Output:
+	// empty: "", lb: no backend may take the connection: wait until one is up, or choose another policy
+	// panic: "a", <nil>
+}
+
+func ExampleRoundRobin() {
+	managers := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}
+	for index, agent := range []string{"agent-1", "agent-2", "agent-3", "agent-4"} {
+		fmt.Println(agent, lb.RoundRobin{}.Arrange(managers, index, agent))
+	}
+	// Output:
+	// agent-1 [10.0.0.1 10.0.0.2 10.0.0.3]
+	// agent-2 [10.0.0.2 10.0.0.3 10.0.0.1]
+	// agent-3 [10.0.0.3 10.0.0.1 10.0.0.2]
+	// agent-4 [10.0.0.1 10.0.0.2 10.0.0.3]
+}
+
+func ExampleShuffle() {
+	managers := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}
+	order := lb.Shuffle{Seed: 2026}
+	first := order.Arrange(managers, 0, "agent-1")
+	again := order.Arrange([]string{"10.0.0.3", "10.0.0.2", "10.0.0.1"}, 5, "agent-1")
+	fmt.Println("same list again:", fmt.Sprint(first) == fmt.Sprint(again))
+	fmt.Println("any order will do:", order.Diff(managers, first) == "")
+	fmt.Println(order.Diff(managers, managers[:2]))
+	// Output:
+	// same list again: true
+	// any order will do: true
+	// missing "10.0.0.3"
+}
