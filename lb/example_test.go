@@ -47,7 +47,7 @@ func Example() {
 		}
 		for _, b := range balancer.Backends() {
 			c, _ := balancer.Counts(b.Key)
-			fmt.Printf("  %s %-4v served %d, failed %d\n", b.Key, b.State, c.Finished-c.Failed, c.Failed)
+			fmt.Printf("  %s %-4v served %d, failed: %t\n", b.Key, b.State, c.Finished-c.Failed, c.Failed > 0)
 		}
 	}
 
@@ -66,13 +66,13 @@ func Example() {
 
 	// Output:
 	// 20 connections:
-	//   master1 up   served 10, failed 0
-	//   master2 up   served 0, failed 10
-	//   master3 up   served 10, failed 0
+	//   master1 up   served 10, failed: false
+	//   master2 up   served 0, failed: true
+	//   master3 up   served 10, failed: false
 	// 20 more, master2 marked down:
-	//   master1 up   served 20, failed 0
-	//   master2 down served 0, failed 10
-	//   master3 up   served 20, failed 0
+	//   master1 up   served 20, failed: false
+	//   master2 down served 0, failed: true
+	//   master3 up   served 20, failed: false
 }
 
 func ExampleBalancer_Pick() {
