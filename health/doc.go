@@ -1,0 +1,79 @@
+// Package health finds out whether something is alive, and says until when that
+// is known.
+//
+// The smallest useful program is a [Monitor] with one [Target]:
+//
+//	probe, err := health.NewHTTP(health.HTTPConfig{URL: "https://192.0.2.1:6443/readyz", SkipVerify: true})
+//	...
+//	m, err := health.NewMonitor(health.MonitorConfig{OnEvent: func(e health.Event) { log.Print(e) }},
+//		health.Target{Key: "master1", Prober: probe})
+//	...
+//	go m.Run(ctx)
+//	...
+//	status, _ := m.Status("master1")
+//
+// # Nothing stays true unless it is renewed
+//
+// A [Status] is a lease: State, Since, ValidUntil and Reason. Only a completed
+// probe renews it. When probes stop completing, because the prober hangs, the
+// Monitor has ended or the process was frozen, the state reads [Unknown] from
+// ValidUntil on. The expiry is computed by the reader, so it does not depend on a
+// goroutine that is still alive; the Monitor's events only announce it. Between
+// the last probe of an observer that died and the end of its last verdict lies
+// exactly [Config].Lease.
+//
+// # States
+//
+// A [Machine] judges the probes of one target:
+//
+//	 start      +-------------+   Rise good probes    +-----------+
+//	----------> |             | --------------------> |           |
+//	            |             |     ValidUntil        |  Online   |
+//	            |             | <-------------------- |           |
+//	            |             |                       +-----------+
+//	            |   Unknown   |              Fall bad   |       ^  Rise good
+//	            |             |              probes     v       |  probes
+//	            |             |                       +-----------+
+//	            |             |   Fall bad probes     |           |
+//	            |             | --------------------> |  Offline  |
+//	            |             |     ValidUntil        |           |
+//	            |             | <-------------------- |           |
+//	            +-------------+                       +-----------+
+//	  no lease     |       ^
+//	  and a local  |       |  a good or a bad probe,
+//	  failure      v       |  or a Lease without another attempt
+//	            +-------------+
+//	            |    Error    |
+//	            +-------------+
+//
+// All counts are of probes in a row: while a target is online one good probe
+// forgives the bad ones before it; while it is offline one bad probe forgets the
+// good ones. [InitialFirst] sets the number for the very first verdict to 1. When
+// knowledge has expired the counts begin again, whatever Initial says.
+//
+// A local failure is one of the observer: no descriptor, no route, no permission,
+// no CPU time. It says nothing about the target, so it neither counts nor renews.
+// The verdict in force stays until its own lease ends; from then on, or at once
+// when there is none, the state is [Error] as long as attempts go on. [Classify]
+// tells local failures apart.
+//
+// [Machine.Deadline] tells how long it takes to find a dead target.
+//
+// # Concurrency, clocks, privileges
+//
+// A Machine is pure: no clock, no goroutine, no lock. A Monitor is safe for use by
+// many goroutines; only its Run starts any. All arithmetic is on the monotonic
+// clock, so a step of the wall clock has no effect. No privilege is needed. All of
+// it works on all platforms, but the errors of Windows' sockets are not told
+// apart: there every failure to connect is the target's.
+//
+// # Not implemented
+//
+//   - probers: bare TLS, UDP, ICMP echo, external programs
+//   - counting that is not consecutive (as OVN does), damping of flapping targets
+//   - leases with owner and epoch, votes of several observers, a self-doubt score,
+//     a guard against mass failure
+//   - jitter of intervals (first probes are spread, later ones keep their phase)
+//   - noticing that the machine was suspended: Go's clock stands still meanwhile, so
+//     leases last longer by that time
+package health
