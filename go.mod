@@ -11,10 +11,7 @@ require (
 	pgregory.net/rapid v1.2.0
 )
 
-require (
-	github.com/kr/pretty v0.1.0 // indirect
-	gopkg.in/check.v1 v1.0.0-20180628173108-788fd7840127 // indirect
-)
+require github.com/kr/text v0.1.0 // indirect
 
 require (
 	github.com/davecgh/go-spew v1.1.1 // indirect
@@ -22,7 +19,8 @@ require (
 	github.com/mdlayher/socket v0.6.0 // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
+	go.uber.org/goleak v1.3.0
 	golang.org/x/net v0.53.0 // indirect
-	golang.org/x/sync v0.20.0 // indirect
+	golang.org/x/sync v0.20.0
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )

@@ -1,0 +1,148 @@
+package health_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"time"
+
+	"github.com/lastbeat/lastbeat/health"
+)
+
+// A monitor watches a server until it stops serving, then the monitor ends, and
+// what it knew expires.
+func Example() {
+	var ready atomic.Bool
+	ready.Store(true)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ready.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+
+	probe, err := health.NewHTTP(health.HTTPConfig{URL: server.URL + "/readyz", SkipVerify: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	events := make(chan health.Event, 10)
+	monitor, err := health.NewMonitor(
+		health.MonitorConfig{NoSpread: true, OnEvent: func(e health.Event) { events <- e }},
+		health.Target{Key: "master1", Prober: probe, Config: health.Config{
+			Interval: 10 * time.Millisecond, // a real one would wait seconds
+			Timeout:  10 * time.Second,
+			Fall:     2,
+			Lease:    11 * time.Second,
+		}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- monitor.Run(ctx) }()
+
+	e := <-events
+	fmt.Printf("%s: %v -> %v\n", e.Key, e.Old, e.New.State)
+	ready.Store(false)
+	e = <-events
+	fmt.Printf("%s: %v -> %v\n", e.Key, e.Old, e.New.State)
+
+	cancel()
+	fmt.Println("ended:", <-ended)
+	status, _ := monitor.Status("master1")
+	fmt.Println("until its lease ends:", status.State)
+	// Output:
+	// master1: unknown -> online
+	// master1: online -> offline
+	// ended: <nil>
+	// until its lease ends: offline
+}
+
+// A machine without a monitor, driven by the caller's own loop and clock.
+func ExampleMachine() {
+	machine, err := health.NewMachine(health.Config{
+		Interval: 5 * time.Second,
+		Timeout:  time.Second,
+		Fall:     2,
+		Lease:    15 * time.Second,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	show := func(now time.Time) {
+		s := machine.At(now)
+		fmt.Printf("%3v %-8v %v\n", now.Sub(start), s.State, s.Reason)
+	}
+
+	now := start
+	show(now)
+	for _, result := range []health.Result{
+		{Outcome: health.Good, Detail: "status 200"},
+		{Outcome: health.Bad, Detail: "connection refused"},
+		{Outcome: health.Bad, Detail: "connection refused"},
+	} {
+		machine.Observe(now, result)
+		show(now)
+		now = machine.Deadline()
+	}
+	// Nobody probes any more. The verdict ends without anybody's doing.
+	show(start.Add(24 * time.Second))
+	show(start.Add(25 * time.Second))
+	// Output:
+	//  0s unknown  never probed
+	//  0s online   passing: status 200
+	//  5s online   failing: connection refused
+	// 10s offline  failed: connection refused
+	// 24s offline  failed: connection refused
+	// 25s unknown  expired: connection refused
+}
+
+func ExampleNewTCP() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	probe, err := health.NewTCP(health.TCPConfig{Address: listener.Addr().String()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(health.Classify(probe.Probe(context.Background())))
+	listener.Close()
+	fmt.Println(health.Classify(probe.Probe(context.Background())))
+	// Output:
+	// good
+	// bad
+}
+
+// A function is a prober. An error that wraps ErrLocal says that the probe could
+// not be made; any other accuses the target.
+func ExampleFunc() {
+	backends := -1
+	probe := health.Func(func(context.Context) error {
+		switch {
+		case backends < 0:
+			return fmt.Errorf("%w: the balancer's socket is gone", health.ErrLocal)
+		case backends == 0:
+			return errors.New("no backend is alive")
+		}
+		return nil
+	})
+	for ; backends <= 1; backends++ {
+		fmt.Println(health.Classify(probe.Probe(context.Background())))
+	}
+	// Output:
+	// local error
+	// bad
+	// good
+}
