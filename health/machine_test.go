@@ -3,6 +3,7 @@ package health
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,15 +85,15 @@ func TestConfigFaults(t *testing.T) {
 // script plays results, one letter each, one second apart from second 1 on, and
 // returns the state after each: U, N (online), F (offline), E.
 func script(m *Machine, results string) string {
-	out := ""
+	var out strings.Builder
 	for i, r := range results {
 		now := at(float64(1 + i))
 		if r != '.' { // a second without a result
 			m.Observe(now, Result{Outcome: outcomes[r]})
 		}
-		out += letters[m.At(now).State]
+		out.WriteString(letters[m.At(now).State])
 	}
-	return out
+	return out.String()
 }
 
 var (

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -82,10 +81,27 @@ func closedPort(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 }
 
+// timeout is a context whose deadline passes when the test says so.
+type timeout struct {
+	context.Context
+	done chan struct{}
+}
+
+func (c timeout) Done() <-chan struct{} { return c.done }
+
+func (c timeout) Err() error {
+	select {
+	case <-c.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func expired() context.Context {
-	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
-	cancel()
-	return ctx
+	c := timeout{context.Background(), make(chan struct{})}
+	close(c.done)
+	return c
 }
 
 func TestTCP(t *testing.T) {
@@ -254,11 +270,20 @@ func TestHTTPBody(t *testing.T) {
 }
 
 func TestHTTPSilentAndGone(t *testing.T) {
-	l := listen(t) // accepts by its backlog, never answers
+	l := listen(t)
 	p, err := NewHTTP(HTTPConfig{URL: "http://" + l.Addr().String()})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
+	ctx := timeout{t.Context(), make(chan struct{})}
+	go func() { // takes the request, and time runs out
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		conn.Read(make([]byte, 1))
+		close(ctx.done)
+		io.Copy(io.Discard, conn)
+	}()
 	err = p.Probe(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, Bad, Classify(err))

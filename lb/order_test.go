@@ -41,11 +41,11 @@ func TestRoundRobinOrderCloudStack(t *testing.T) {
 	}
 	require.Equal(t, "CAB", arrange(hosts, len(fleet)), "an agent outside the fleet comes after all others")
 
-	preferred := ""
+	var preferred strings.Builder
 	for i := range fleet[1:] {
-		preferred += arrange(hosts, i)[:1]
+		preferred.WriteString(arrange(hosts, i)[:1])
 	}
-	require.Equal(t, "ABCABCA", preferred, "agents 5 to 80 after agent 1 has left")
+	require.Equal(t, "ABCABCA", preferred.String(), "agents 5 to 80 after agent 1 has left")
 
 	for i := range fleet {
 		require.Equal(t, "A", arrange([]string{"A"}, i), "one host")
