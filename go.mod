@@ -11,11 +11,17 @@ require (
 	pgregory.net/rapid v1.2.0
 )
 
-require github.com/kr/text v0.1.0 // indirect
+require (
+	github.com/josharian/native v1.1.0 // indirect
+	github.com/kr/text v0.1.0 // indirect
+	github.com/mdlayher/ethernet v0.0.0-20220221185849-529eae5b6118 // indirect
+)
 
 require (
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/mdlayher/arp v0.0.0-20260528070854-93566ba168e9
+	github.com/mdlayher/packet v1.1.2
 	github.com/mdlayher/socket v0.6.0 // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
