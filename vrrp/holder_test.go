@@ -1,0 +1,553 @@
+package vrrp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+var holderPrefixes = []netip.Prefix{
+	netip.MustParsePrefix("192.0.2.1/24"),
+	netip.MustParsePrefix("192.0.2.2/24"),
+	netip.MustParsePrefix("2001:db8::1/64"),
+}
+
+// fakeHost is a kernel and a network. It removes addresses whose lifetime
+// ended, and can be made to freeze whoever calls it.
+type fakeHost struct {
+	mu        sync.Mutex
+	ends      map[netip.Prefix]time.Time
+	fault     error
+	stuck     chan struct{} // non-nil: calls block until it is closed
+	report    func(addrChange)
+	announced []fakeAnnouncement
+	closed    int
+}
+
+type fakeAnnouncement struct {
+	at   time.Time
+	addr netip.Addr
+}
+
+func newFakeHost() *fakeHost { return &fakeHost{ends: make(map[netip.Prefix]time.Time)} }
+
+func (f *fakeHost) enter() error {
+	f.mu.Lock()
+	stuck, fault := f.stuck, f.fault
+	f.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
+	return fault
+}
+
+func (f *fakeHost) check([]netip.Prefix) error { return f.enter() }
+
+func (f *fakeHost) Add(lifetime time.Duration, prefixes ...netip.Prefix) error {
+	if err := f.enter(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range prefixes {
+		f.ends[p] = time.Now().Add(lifetime)
+	}
+	return nil
+}
+
+func (f *fakeHost) Renew(lifetime time.Duration, prefixes ...netip.Prefix) error {
+	return f.Add(lifetime, prefixes...)
+}
+
+func (f *fakeHost) Remove(prefixes ...netip.Prefix) error {
+	if err := f.enter(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range prefixes {
+		delete(f.ends, p)
+	}
+	return nil
+}
+
+func (f *fakeHost) Owned(prefixes ...netip.Prefix) ([]netip.Prefix, error) {
+	if err := f.enter(); err != nil {
+		return nil, err
+	}
+	return f.present(), nil
+}
+
+func (f *fakeHost) missing(prefixes []netip.Prefix) ([]netip.Prefix, error) {
+	if err := f.enter(); err != nil {
+		return nil, err
+	}
+	present := f.present()
+	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return slices.Contains(present, p) }), nil
+}
+
+func (f *fakeHost) watch(ctx context.Context, _ []netip.Prefix, report func(addrChange)) error {
+	f.mu.Lock()
+	f.report = report
+	f.mu.Unlock()
+	<-ctx.Done()
+	return nil
+}
+
+func (f *fakeHost) Open() error { return f.enter() }
+
+func (f *fakeHost) Announce(addr netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.announced = append(f.announced, fakeAnnouncement{time.Now(), addr})
+	return nil
+}
+
+func (f *fakeHost) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed++
+	return nil
+}
+
+// present lists the addresses that the kernel still has.
+func (f *fakeHost) present() (ps []netip.Prefix) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range holderPrefixes {
+		if time.Now().Before(f.ends[p]) {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// lastEnd is when the kernel removes the last address.
+func (f *fakeHost) lastEnd() (last time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.ends {
+		if e.After(last) {
+			last = e
+		}
+	}
+	return last
+}
+
+func (f *fakeHost) frames() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.announced)
+}
+
+// deleteByOther is somebody else's `ip address del`.
+func (f *fakeHost) deleteByOther(p netip.Prefix) {
+	f.mu.Lock()
+	delete(f.ends, p)
+	report := f.report
+	f.mu.Unlock()
+	report(addrMaybeLost)
+}
+
+// freeze makes every later call block; thaw ends it.
+func (f *fakeHost) freeze() (thaw func()) {
+	ch := make(chan struct{})
+	f.mu.Lock()
+	f.stuck = ch
+	f.mu.Unlock()
+	return func() {
+		f.mu.Lock()
+		f.stuck = nil
+		f.mu.Unlock()
+		close(ch)
+	}
+}
+
+// holderTest is a Holder that runs in a bubble.
+type holderTest struct {
+	*Holder
+	host *fakeHost
+	stop func() error // ends Run and returns its error
+
+	mu     sync.Mutex
+	events []HolderEvent
+}
+
+// kinds returns the kinds of the events since the last call.
+func (h *holderTest) kinds() (ks []HolderEventKind) {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.events {
+		ks = append(ks, e.Kind)
+	}
+	h.events = nil
+	return ks
+}
+
+func (h *holderTest) note(e HolderEvent) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, e)
+}
+
+func newHolderTest(t *testing.T, c HolderConfig) *holderTest {
+	t.Helper()
+	h := &holderTest{host: newFakeHost()}
+	c.Interface, c.Prefixes = "eth0", holderPrefixes
+	if c.OnEvent == nil {
+		c.OnEvent = h.note
+	}
+	c, err := c.validate()
+	require.NoError(t, err)
+	s, err := NewAnnounceSchedule(c.Announce)
+	require.NoError(t, err)
+	h.Holder = newHolder(c, s, h.host, h.host)
+	return h
+}
+
+func (h *holderTest) start(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	h.stop = func() error {
+		cancel()
+		return <-done
+	}
+	synctest.Wait()
+}
+
+func holderBubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	synctest.Test(t, f)
+}
+
+func TestHolderTokenExpiry(t *testing.T) {
+	holderBubble(t, func(t *testing.T) {
+		h := newHolderTest(t, HolderConfig{})
+		require.Equal(t, HolderUnknown, h.Status().State, "not running")
+		h.start(t)
+		require.Equal(t, HolderReleased, h.Status().State)
+
+		end := time.Now().Add(10 * time.Second)
+		h.Hold(end)
+		synctest.Wait()
+		require.Equal(t, HolderHeld, h.Status().State)
+		require.Equal(t, holderPrefixes, h.host.present())
+		require.Equal(t, 2, h.host.frames(), "IPv4 only")
+
+		for time.Now().Before(end) {
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+			require.False(t, h.host.lastEnd().After(end), "the kernel would keep an address longer than the token lasts")
+			if !time.Now().Before(end.Add(-DefaultMargin)) {
+				require.Empty(t, h.host.present(), "%v before the end", end.Sub(time.Now()))
+			}
+		}
+		require.Equal(t, HolderReleased, h.Status().State)
+		require.Equal(t, "the token ended", h.Status().Reason)
+		require.Equal(t, []HolderEventKind{HolderAdded, HolderAnnounced, HolderRemoved}, h.kinds())
+		require.NoError(t, h.stop())
+		require.Equal(t, HolderUnknown, h.Status().State)
+	})
+}
+
+func TestHolderRenewal(t *testing.T) {
+	holderBubble(t, func(t *testing.T) {
+		h := newHolderTest(t, HolderConfig{})
+		h.Hold(time.Now().Add(4 * time.Second)) // before Run
+		h.start(t)
+		for range 600 {
+			require.Equal(t, HolderHeld, h.Status().State)
+			require.Equal(t, holderPrefixes, h.host.present())
+			time.Sleep(time.Second)
+			h.Hold(time.Now().Add(4 * time.Second))
+		}
+		require.Equal(t, []HolderEventKind{HolderAdded, HolderAnnounced}, h.kinds())
+		require.Equal(t, 2*(6+9), h.host.frames(), "a round and nine refreshes of two addresses")
+		require.NoError(t, h.stop())
+		require.Empty(t, h.host.present(), "removed at the end of Run")
+		require.Equal(t, []HolderEventKind{HolderRemoved}, h.kinds())
+		require.Equal(t, 1, h.host.closed)
+
+		h.Hold(time.Now().Add(time.Hour))
+		require.Equal(t, HolderUnknown, h.Status().State, "Run has ended")
+		require.ErrorIs(t, h.Run(t.Context()), errHolderRunTwice)
+	})
+}
+
+// After Release has returned nothing is announced, whatever the worker was
+// about to do.
+func TestHolderReleaseStopsAnnouncements(t *testing.T) {
+	holderBubble(t, func(t *testing.T) {
+		h := newHolderTest(t, HolderConfig{Announce: AnnounceConfig{Refresh: 100 * time.Millisecond}})
+		h.start(t)
+		for i := range 200 {
+			h.Hold(time.Now().Add(time.Hour))
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			// No Wait here: the worker may be anywhere.
+			h.Release("lost the election")
+			sent := h.host.frames()
+			time.Sleep(time.Duration(i%7) * time.Second)
+			synctest.Wait()
+			require.Equal(t, sent, h.host.frames())
+			require.Empty(t, h.host.present())
+			require.Equal(t, HolderReleased, h.Status().State)
+			require.Equal(t, "lost the election", h.Status().Reason)
+		}
+		require.NoError(t, h.stop())
+	})
+}
+
+// The worker is stuck in the kernel or was not scheduled.
+func TestHolderFreeze(t *testing.T) {
+	t.Run("the token ends meanwhile", func(t *testing.T) {
+		holderBubble(t, func(t *testing.T) {
+			h := newHolderTest(t, HolderConfig{})
+			h.start(t)
+			h.Hold(time.Now().Add(8 * time.Second))
+			time.Sleep(time.Second)
+			thaw := h.host.freeze()
+			time.Sleep(time.Minute)
+			require.Equal(t, HolderUnknown, h.Status().State, "nobody renews it")
+			require.Empty(t, h.host.present(), "the kernel removed them")
+			sent := h.host.frames()
+			thaw()
+			synctest.Wait()
+			require.Equal(t, HolderReleased, h.Status().State)
+			require.Empty(t, h.host.present())
+			require.Equal(t, sent, h.host.frames())
+			require.NoError(t, h.stop())
+		})
+	})
+	t.Run("a new token is there", func(t *testing.T) {
+		holderBubble(t, func(t *testing.T) {
+			h := newHolderTest(t, HolderConfig{})
+			h.start(t)
+			h.Hold(time.Now().Add(8 * time.Second))
+			time.Sleep(time.Second)
+			thaw := h.host.freeze()
+			time.Sleep(time.Minute)
+			h.Hold(time.Now().Add(time.Minute))
+			sent := h.host.frames()
+			thaw()
+			synctest.Wait()
+			require.Equal(t, HolderHeld, h.Status().State)
+			require.Equal(t, holderPrefixes, h.host.present())
+			require.Equal(t, sent+2, h.host.frames(), "announced from the start")
+			require.Equal(t, []HolderEventKind{HolderAdded, HolderAnnounced}, h.kinds()[2:])
+			require.NoError(t, h.stop())
+		})
+	})
+	t.Run("the token is still good", func(t *testing.T) {
+		holderBubble(t, func(t *testing.T) {
+			h := newHolderTest(t, HolderConfig{})
+			h.start(t)
+			h.Hold(time.Now().Add(time.Hour))
+			time.Sleep(10 * time.Second)
+			h.kinds()
+			thaw := h.host.freeze()
+			time.Sleep(time.Minute)
+			thaw()
+			synctest.Wait()
+			require.Equal(t, HolderHeld, h.Status().State)
+			require.Equal(t, []HolderEventKind{HolderRestored, HolderAnnounced}, h.kinds())
+			require.NoError(t, h.stop())
+		})
+	})
+}
+
+func TestHolderForeignDeletion(t *testing.T) {
+	holderBubble(t, func(t *testing.T) {
+		h := newHolderTest(t, HolderConfig{})
+		h.start(t)
+		h.Hold(time.Now().Add(time.Hour))
+		time.Sleep(10 * time.Second)
+		h.kinds()
+		sent := h.host.frames()
+		h.host.deleteByOther(holderPrefixes[1])
+		synctest.Wait()
+		require.Equal(t, holderPrefixes, h.host.present(), "repaired at once")
+		require.Equal(t, sent+2, h.host.frames())
+		require.Equal(t, []HolderEventKind{HolderLost, HolderRestored, HolderAnnounced}, h.kinds())
+
+		// Without the watcher's word the next check finds it.
+		h.host.mu.Lock()
+		delete(h.host.ends, holderPrefixes[0])
+		h.host.mu.Unlock()
+		time.Sleep(DefaultLifetime/3 + time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, holderPrefixes, h.host.present())
+		require.NoError(t, h.stop())
+	})
+}
+
+// A consumer that never returns holds up neither the addresses nor itself more
+// than one event of each kind.
+func TestHolderSlowConsumer(t *testing.T) {
+	holderBubble(t, func(t *testing.T) {
+		blocked := make(chan struct{})
+		var got []HolderEvent
+		h := newHolderTest(t, HolderConfig{OnEvent: func(e HolderEvent) {
+			<-blocked
+			got = append(got, e)
+		}})
+		h.start(t)
+		const rounds = 50
+		for range rounds {
+			h.Hold(time.Now().Add(time.Hour))
+			synctest.Wait()
+			require.Equal(t, HolderHeld, h.Status().State)
+			h.Release("lost")
+			synctest.Wait()
+			require.Equal(t, HolderReleased, h.Status().State)
+		}
+		close(blocked)
+		require.NoError(t, h.stop())
+		require.Len(t, got, 4, "the one it was busy with and the last of each kind")
+		last := got[len(got)-1]
+		require.Equal(t, HolderRemoved, last.Kind)
+		require.Equal(t, HolderReleased, last.State)
+		require.Equal(t, rounds-1, last.Missed)
+	})
+}
+
+func TestHolderStopsUnknown(t *testing.T) {
+	holderBubble(t, func(t *testing.T) {
+		h := newHolderTest(t, HolderConfig{})
+		h.start(t)
+		h.Hold(time.Now().Add(time.Hour))
+		synctest.Wait()
+		require.Equal(t, HolderHeld, h.Status().State)
+		require.NoError(t, h.stop())
+		st := h.Status()
+		require.Equal(t, HolderUnknown, st.State)
+		require.Equal(t, "not running", st.Reason)
+		require.Zero(t, st.ValidUntil)
+	})
+}
+
+func TestHolderFaults(t *testing.T) {
+	t.Run("at start", func(t *testing.T) {
+		holderBubble(t, func(t *testing.T) {
+			h := newHolderTest(t, HolderConfig{})
+			h.host.fault = &addrError{"hold", holderPrefixes[:1], "eth0", fs.ErrPermission}
+			err := h.Run(t.Context())
+			require.EqualError(t, err, "vrrp: hold 192.0.2.1/24 on eth0: needs CAP_NET_ADMIN: run as root or inside a user namespace")
+			require.ErrorIs(t, err, fs.ErrPermission)
+			require.Equal(t, HolderUnknown, h.Status().State)
+		})
+	})
+	t.Run("later and passing", func(t *testing.T) {
+		holderBubble(t, func(t *testing.T) {
+			h := newHolderTest(t, HolderConfig{})
+			h.start(t)
+			fault := errors.New("busy")
+			h.host.fault = fault
+			h.Hold(time.Now().Add(time.Hour))
+			synctest.Wait()
+			st := h.Status()
+			require.Equal(t, HolderTaking, st.State)
+			require.ErrorIs(t, st.Err, fault)
+			require.Zero(t, h.host.frames())
+			h.host.mu.Lock()
+			h.host.fault = nil
+			h.host.mu.Unlock()
+			time.Sleep(DefaultLifetime / 3)
+			synctest.Wait()
+			require.Equal(t, HolderHeld, h.Status().State)
+			require.NoError(t, h.Status().Err)
+			require.NoError(t, h.stop())
+		})
+	})
+	t.Run("at the end", func(t *testing.T) {
+		holderBubble(t, func(t *testing.T) {
+			h := newHolderTest(t, HolderConfig{})
+			h.start(t)
+			h.Hold(time.Now().Add(time.Hour))
+			synctest.Wait()
+			h.host.mu.Lock()
+			h.host.fault = errors.New("busy")
+			h.host.mu.Unlock()
+			require.ErrorContains(t, h.stop(), "busy")
+		})
+	})
+}
+
+// What an earlier owner left is removed before anything else.
+func TestHolderSweepsAtStart(t *testing.T) {
+	holderBubble(t, func(t *testing.T) {
+		h := newHolderTest(t, HolderConfig{})
+		h.host.ends[holderPrefixes[0]] = time.Now().Add(time.Hour)
+		h.start(t)
+		require.Empty(t, h.host.present())
+		require.NoError(t, h.stop())
+	})
+}
+
+func TestHolderConcurrentUse(t *testing.T) {
+	holderBubble(t, func(t *testing.T) {
+		h := newHolderTest(t, HolderConfig{})
+		h.start(t)
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				for range 200 {
+					h.Hold(time.Now().Add(time.Minute))
+					h.Announce("test")
+					_ = h.Status()
+					h.Release(fmt.Sprint(i))
+				}
+			})
+		}
+		wg.Wait()
+		synctest.Wait()
+		require.Equal(t, HolderReleased, h.Status().State)
+		require.Empty(t, h.host.present())
+		require.NoError(t, h.stop())
+	})
+}
+
+func TestHolderConfigFaults(t *testing.T) {
+	_, err := NewHolder(HolderConfig{})
+	require.ErrorContains(t, err, "vrrp: interface is empty")
+	require.ErrorContains(t, err, "vrrp: no address")
+
+	_, err = NewHolder(HolderConfig{
+		Interface: "an-interface-name-too-long",
+		Prefixes:  holderPrefixes,
+		Label:     "a-label-much-too-long",
+		Protocol:  2,
+		Lifetime:  2500 * time.Millisecond,
+		Margin:    time.Minute,
+		Announce:  AnnounceConfig{Refresh: 1},
+	})
+	for _, want := range []string{
+		`interface "an-interface-name-too-long" has 26 bytes`,
+		`label "a-label-much-too-long" has 21 bytes`,
+		"address protocol 2 belongs to the kernel",
+		"holder lifetime 2.5s: use whole seconds from 2s",
+		"holder margin 1m0s",
+		"announce refresh is 1ns",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+
+	// The caller's slice is neither kept nor changed.
+	prefixes := slices.Clone(holderPrefixes)
+	h, err := NewHolder(HolderConfig{Interface: "eth0", Prefixes: prefixes})
+	require.NoError(t, err)
+	prefixes[0] = netip.Prefix{}
+	require.Equal(t, holderPrefixes, h.cfg.Prefixes)
+}
