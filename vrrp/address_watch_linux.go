@@ -26,8 +26,8 @@ func (a *Addresses) watch(ctx context.Context, prefixes []netip.Prefix, report f
 		}
 	}()
 	w := addrWatcher{iface: a.cfg.Interface, prefixes: prefixes}
-	if link, err := addrLink(w.iface); err == nil {
-		w.running = link.Attrs().RawFlags&unix.IFF_RUNNING != 0
+	if index, err := addrLinkIndex(w.iface); err == nil {
+		w.begin(index)
 	}
 	for {
 		msgs, _, err := s.Receive()
@@ -53,7 +53,30 @@ func (a *Addresses) watch(ctx context.Context, prefixes []netip.Prefix, report f
 type addrWatcher struct {
 	iface    string
 	prefixes []netip.Prefix
-	running  bool // the interface was able to send when last heard of
+	link     addrLinkState // as last heard of
+}
+
+// addrLinkState is what a link message says about the interface.
+type addrLinkState struct {
+	name    string
+	index   int32
+	running bool // administratively up, and with a carrier
+	// changes counts how often the carrier came or went. The kernel waits
+	// before it reports a change of the carrier, and so can report nothing but
+	// the same state once more when a cable was out for half a second.
+	changes uint32
+}
+
+// begin notes the state to compare with.
+func (w *addrWatcher) begin(index int) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	req.AddData(msg)
+	answers, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if err == nil && len(answers) == 1 {
+		w.link, _ = parseLinkMessage(answers[0])
+	}
 }
 
 // judge returns 0 for a message that does not concern us.
@@ -65,31 +88,46 @@ func (w *addrWatcher) judge(m syscall.NetlinkMessage) addrChange {
 			return addrMaybeLost
 		}
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		if len(m.Data) < unix.SizeofIfInfomsg || addrLinkName(m.Data) != w.iface {
+		link, ok := parseLinkMessage(m.Data)
+		if !ok || link.name != w.iface {
 			return 0
 		}
-		was := w.running
-		w.running = m.Header.Type == unix.RTM_NEWLINK && nl.DeserializeIfInfomsg(m.Data).Flags&unix.IFF_RUNNING != 0
-		if w.running && !was {
-			return addrLinkUp
+		if m.Header.Type == unix.RTM_DELLINK {
+			link.running = false
 		}
-		if was && !w.running {
+		was := w.link
+		w.link = link
+		switch {
+		case link.running && (!was.running || was.index != link.index || was.changes != link.changes):
+			return addrLinkUp
+		case was.running && !link.running:
 			return addrMaybeLost
 		}
 	}
 	return 0
 }
 
-// addrLinkName returns the IFLA_IFNAME of a link message, or "".
-func addrLinkName(b []byte) string {
+// parseLinkMessage reads an RTM_NEWLINK or RTM_DELLINK message.
+func parseLinkMessage(b []byte) (l addrLinkState, ok bool) {
+	if len(b) < unix.SizeofIfInfomsg {
+		return l, false
+	}
+	msg := nl.DeserializeIfInfomsg(b)
+	if msg.Family != unix.AF_UNSPEC {
+		return l, false // a bridge tells about a port, with other attributes
+	}
+	l.index, l.running = msg.Index, msg.Flags&unix.IFF_RUNNING != 0
 	attrs, err := nl.ParseRouteAttr(b[unix.SizeofIfInfomsg:])
 	if err != nil {
-		return ""
+		return l, false
 	}
 	for _, at := range attrs {
-		if at.Attr.Type == unix.IFLA_IFNAME {
-			return unix.ByteSliceToString(at.Value)
+		switch {
+		case at.Attr.Type == unix.IFLA_IFNAME:
+			l.name = unix.ByteSliceToString(at.Value)
+		case at.Attr.Type == unix.IFLA_CARRIER_CHANGES && len(at.Value) >= 4:
+			l.changes = nl.NativeEndian().Uint32(at.Value)
 		}
 	}
-	return ""
+	return l, l.name != ""
 }

@@ -1,7 +1,6 @@
 package vrrp
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,13 +23,13 @@ type holdAction struct {
 type holdActionKind uint8
 
 const (
-	holdNothing  holdActionKind = iota
-	holdAdd                     // add the addresses, refusing foreign ones
-	holdRenew                   // renew the addresses, or add them again
-	holdRemove                  // remove the addresses
-	holdFindMissing             // held: which addresses are missing?
-	holdFindLeft                // not held: which addresses of ours are here?
-	holdAnnounce                // announce the addresses, if the epoch still holds at each frame
+	holdNothing     holdActionKind = iota
+	holdAdd                        // add the addresses, refusing foreign ones
+	holdRenew                      // renew the addresses, or add them again
+	holdRemove                     // remove the addresses
+	holdFindMissing                // held: which addresses are missing?
+	holdFindLeft                   // not held: which addresses of ours are here?
+	holdAnnounce                   // announce the addresses, if the epoch still holds at each frame
 )
 
 // holdMachine decides what a Holder does. It is pure: no clock, no goroutine,
@@ -76,6 +75,13 @@ type holdMachine struct {
 
 // beat is the distance of renewals and checks at full lifetime.
 func (m *holdMachine) beat() time.Duration { return m.lifetime / 3 }
+
+// pace is the least distance of two attempts after a fault, and of two repairs
+// in a fight over an address.
+func (m *holdMachine) pace() time.Duration { return min(m.beat(), time.Second) }
+
+// lateness is how late a wake-up may be before we call it a freeze.
+func (m *holdMachine) lateness() time.Duration { return min(m.beat(), 2*time.Second) }
 
 // letGo is when the addresses must begin to go: margin before the token ends.
 func (m *holdMachine) letGo() time.Time { return m.until.Add(-m.margin) }
@@ -133,6 +139,7 @@ func (m *holdMachine) begin(now, until time.Time, reason string) {
 	m.epoch++
 	m.wants, m.until = true, until
 	m.repair, m.tooShort = "", false
+	m.repairedAt = time.Time{}
 	m.ann.Stop()
 	m.tryAt = now
 	m.err = nil
@@ -242,7 +249,7 @@ func (m *holdMachine) advance(now time.Time) holdAction {
 	if !m.wants {
 		return m.advanceReleased(now)
 	}
-	if !m.mustAdd(now) && late > m.beat() {
+	if !m.mustAdd(now) && late > m.lateness() {
 		// We were frozen or starved. The kernel may have removed the
 		// addresses, the neighbours may have heard a rival.
 		m.mend(now, fmt.Sprintf("woken %v late", late.Round(time.Millisecond)))
@@ -323,134 +330,6 @@ func (m *holdMachine) mend(now time.Time, why string) {
 	m.ann.Stop()
 	m.tryAt = now
 	m.enter(now, HolderTaking, why)
-}
-
-// installed reports the outcome of holdAdd and holdRenew: when it was begun
-// and ended.
-func (m *holdMachine) installed(begun, ended time.Time, a holdAction, err error) {
-	m.present = true // also after a fault: some may have been added
-	if err != nil {
-		m.fault(ended, a.epoch, err)
-		if a.epoch == m.epoch {
-			m.renewAt = m.tryAt
-		}
-		return
-	}
-	m.kernelEnd, m.kernelLast = begun.Add(a.lifetime), ended.Add(a.lifetime)
-	m.renewDue = begun.Add(a.lifetime / 3)
-	m.renewAt = m.renewDue
-	if m.kernelLast.After(m.until) {
-		m.renewAt = ended // it took so long that the lifetime reaches too far
-	}
-	if a.epoch != m.epoch {
-		return // released meanwhile: advance removes them
-	}
-	m.err = nil
-	m.fresh = ended
-	switch {
-	case m.addedEpoch != m.epoch:
-		m.addedEpoch = m.epoch
-		m.checkAt = ended.Add(m.beat())
-		m.enter(ended, HolderHeld, "the token is valid")
-		m.emit(ended, HolderAdded, m.prefixes, m.reason, nil)
-		m.again(ended, "taken")
-	case m.repair != "":
-		why := m.repair
-		m.repair, m.repairedAt = "", ended
-		m.checkAt = ended.Add(m.beat())
-		m.enter(ended, HolderHeld, "the token is valid")
-		m.emit(ended, HolderRestored, m.prefixes, why, nil)
-		m.again(ended, why)
-	}
-}
-
-// removed reports the outcome of holdRemove.
-func (m *holdMachine) removed(now time.Time, a holdAction, err error) {
-	if err != nil {
-		m.fault(now, a.epoch, err)
-		return
-	}
-	m.present = false
-	m.addedEpoch = 0
-	m.checkAt = now.Add(m.beat())
-	if !m.wants {
-		m.err = nil
-		m.enter(now, HolderReleased, m.reason)
-		m.emit(now, HolderRemoved, m.prefixes, m.reason, nil)
-	}
-}
-
-// checked reports the outcome of holdFindMissing and holdFindLeft. In one
-// epoch only one of them is asked for.
-func (m *holdMachine) checked(now time.Time, a holdAction, found []netip.Prefix, err error) {
-	m.checkAt = now.Add(m.beat())
-	if a.epoch != m.epoch {
-		m.checkAt = now // it answered another question
-		return
-	}
-	switch {
-	case m.wants && (len(found) > 0 || errors.Is(err, ErrNoInterface)):
-		why := "the interface is gone"
-		if err != nil {
-			found = m.prefixes
-		} else {
-			why = fmt.Sprintf("%v removed by somebody else", found)
-		}
-		m.mend(now, why)
-		// The first time at once. Against somebody who removes them again and
-		// again, once a beat.
-		if next := m.repairedAt.Add(m.beat()); !m.repairedAt.IsZero() && next.After(now) {
-			m.tryAt = next
-		}
-		m.emit(now, HolderLost, found, why, err)
-	case m.wants:
-		// A failed check proves nothing either way; the renewals go on.
-		if err != nil {
-			m.emit(now, HolderFault, m.prefixes, "check", err)
-		}
-	case len(found) > 0:
-		m.present = true
-		m.tryAt = now
-		m.enter(now, HolderReleasing, "left behind by an earlier owner")
-	case err == nil || errors.Is(err, ErrNoInterface):
-		reason := m.reason
-		if m.state == HolderReleasing {
-			reason = "no token"
-		}
-		m.enter(now, HolderReleased, reason)
-	default:
-		m.fault(now, a.epoch, err)
-	}
-}
-
-// announced reports the outcome of holdAnnounce: how many announcements left.
-func (m *holdMachine) announced(now time.Time, a holdAction, sent int, err error) {
-	m.sent += uint64(sent)
-	if a.epoch != m.epoch {
-		return
-	}
-	if err != nil {
-		m.err = err
-		m.emit(now, HolderFault, m.prefixes, "announce", err)
-		m.ann.Again(now.Add(m.beat()))
-		return
-	}
-	m.err = nil
-	if m.round != "" {
-		m.emit(now, HolderAnnounced, m.prefixes, m.round, nil)
-		m.round = ""
-	}
-}
-
-// fault notes a failed attempt to add, remove or check, and plans the next.
-func (m *holdMachine) fault(now time.Time, epoch uint64, err error) {
-	m.tryAt = now.Add(m.beat())
-	if epoch != m.epoch {
-		m.tryAt = now
-		return
-	}
-	m.err = err
-	m.emit(now, HolderFault, m.prefixes, m.state.String(), err)
 }
 
 // enter notes a state, or that it was proved once more.

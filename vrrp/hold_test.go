@@ -327,9 +327,9 @@ func TestHoldMachineForeignDeletion(t *testing.T) {
 	a = b.expect(holdFindMissing)
 	b.m.checked(b.now, a, holdPrefixes, nil)
 	b.hold(time.Hour) // a renewal of the token does not break the pace
-	require.Empty(t, b.settle(), "the second time not before a beat")
+	require.Empty(t, b.settle(), "the second time not at once")
 	due, _ := b.m.deadline()
-	require.Equal(t, b.now.Add(b.m.beat()), due)
+	require.Equal(t, b.now.Add(b.m.pace()), due)
 	b.now = due
 	require.Equal(t, []holdActionKind{holdRenew, holdAnnounce}, b.settle())
 }
@@ -342,8 +342,8 @@ func TestHoldMachineFaults(t *testing.T) {
 	b.m.installed(b.now, b.now, a, fault)
 	require.Equal(t, HolderTaking, b.state())
 	require.Equal(t, fault, b.m.status(b.now).Err)
-	require.Empty(t, b.settle(), "waits a beat")
-	b.sleep(b.m.beat())
+	require.Empty(t, b.settle(), "waits")
+	b.sleep(b.m.pace())
 	require.Equal(t, []holdActionKind{holdAdd, holdAnnounce}, b.settle())
 	require.NoError(t, b.m.status(b.now).Err)
 	require.Equal(t, []HolderEventKind{HolderFault, HolderAdded, HolderAnnounced}, b.events())
@@ -374,7 +374,7 @@ func TestHoldMachineFaults(t *testing.T) {
 	a = b.expect(holdAnnounce)
 	b.m.announced(b.now, a, 0, fault)
 	require.Equal(t, fault, b.m.status(b.now).Err)
-	b.sleep(b.m.beat())
+	b.sleep(b.m.pace())
 	require.Contains(t, b.settle(), holdAnnounce)
 	require.Contains(t, b.events(), HolderAnnounced)
 
@@ -384,7 +384,7 @@ func TestHoldMachineFaults(t *testing.T) {
 	b.m.removed(b.now, a, fault)
 	require.Equal(t, HolderReleasing, b.state())
 	require.Empty(t, b.settle())
-	b.sleep(b.m.beat())
+	b.sleep(b.m.pace())
 	require.Equal(t, []holdActionKind{holdRemove}, b.settle())
 	require.Equal(t, HolderReleased, b.state())
 }
@@ -431,4 +431,27 @@ func TestHoldMachineReleasedExpires(t *testing.T) {
 	require.Equal(t, end, st.Since)
 	require.Zero(t, st.ValidUntil)
 	require.Contains(t, st.Reason, "released, but not renewed in time")
+}
+
+// A long lifetime makes renewals rare, but neither repairs nor the notice of a
+// freeze.
+func TestHoldMachineLongLifetime(t *testing.T) {
+	b := newHoldBench(t)
+	b.m.lifetime = 10 * time.Minute
+	b.hold(time.Hour)
+	b.run(10 * time.Second)
+	b.events()
+	due, _ := b.m.deadline()
+	require.Greater(t, due.Sub(b.now), 30*time.Second, "nothing to do for long")
+	b.now = due.Add(3 * time.Second)
+	b.settle()
+	require.Equal(t, []HolderEventKind{HolderRestored, HolderAnnounced}, b.events())
+
+	for range 3 {
+		b.m.suspect(b.now)
+		a := b.expect(holdFindMissing)
+		b.m.checked(b.now, a, holdPrefixes, nil)
+		b.run(time.Second)
+		require.Equal(t, HolderHeld, b.state(), "repaired within a second")
+	}
 }

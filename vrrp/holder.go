@@ -122,11 +122,11 @@ type holderAnnouncer interface {
 // address outlive its token. The price: a token needs 1.05 s left to be turned
 // into an address.
 //
-// A worker that wakes late believes nothing: if the token ended meanwhile it
-// lets go first; if there is a new one, or the old is still good, it adds the
-// addresses again and announces them from the start. Addresses that somebody
-// else removes are added again at once, a second time in a row not before a
-// third of Lifetime has passed, and announced.
+// A worker that wakes late (by a third of Lifetime, 2 s at most) believes
+// nothing: if the token ended meanwhile it lets go first; if there is a new
+// one, or the old is still good, it adds the addresses again and announces
+// them from the start. Addresses that somebody else removes are added again
+// and announced, the first time at once, then once a second at most.
 //
 // # Use
 //
@@ -413,7 +413,7 @@ func (h *Holder) watch(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(h.cfg.Lifetime / 3):
+		case <-time.After(h.m.pace()):
 		}
 	}
 }
