@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -51,7 +52,9 @@ type AddressesConfig struct {
 	// ours, such as one that another program left when it was killed. It then
 	// gets our tag and lifetime, and goes when we remove it. Without it Add
 	// refuses, because a virtual address that equals the host's own by mistake
-	// would cost the host its own address.
+	// would cost the host its own address. The same address with another
+	// prefix length is always refused: both would stand side by side, and the
+	// other would stay when ours goes.
 	Adopt bool
 }
 
@@ -179,17 +182,15 @@ func NewAddresses(c AddressesConfig) (*Addresses, error) {
 
 // Add adds the addresses with a lifetime of whole seconds, 1 s to 24 h, in one
 // batch. Those of ours that are there already are renewed. An address that
-// somebody else put there fails the call with [ErrForeignAddress] before
-// anything is changed, unless Adopt is set. Any other fault can leave some of
-// the addresses added: Add again, or Remove.
+// somebody else put on the interface fails the call with [ErrForeignAddress]
+// before anything is changed; see Adopt. Any other fault can leave some of the
+// addresses added: Add again, or Remove.
 func (a *Addresses) Add(lifetime time.Duration, prefixes ...netip.Prefix) error {
 	if err := validateAdd(lifetime, prefixes); err != nil {
 		return err
 	}
-	if !a.cfg.Adopt {
-		if err := a.refuseForeign(prefixes); err != nil {
-			return err
-		}
+	if err := a.refuseForeign(prefixes); err != nil {
+		return err
 	}
 	return a.install(prefixes, lifetime)
 }
@@ -244,7 +245,8 @@ func (a *Addresses) Sweep(prefixes ...netip.Prefix) ([]netip.Prefix, error) {
 	return owned, a.remove(owned)
 }
 
-// refuseForeign fails if one of the prefixes is there and not ours.
+// refuseForeign fails if one of the addresses is there and not ours, nor may
+// be adopted.
 func (a *Addresses) refuseForeign(prefixes []netip.Prefix) error {
 	entries, err := a.dump()
 	if err != nil {
@@ -253,7 +255,10 @@ func (a *Addresses) refuseForeign(prefixes []netip.Prefix) error {
 	tags := tagsReported(entries)
 	var foreign []netip.Prefix
 	for _, e := range entries {
-		if e.onInterface && slices.Contains(prefixes, e.prefix) && !e.ours(a.cfg.Protocol, tags, prefixes) {
+		same := slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr() == e.prefix.Addr() })
+		ours := e.ours(a.cfg.Protocol, tags, []netip.Prefix{e.prefix})
+		adopted := a.cfg.Adopt && slices.Contains(prefixes, e.prefix)
+		if e.onInterface && same && !ours && !adopted {
 			foreign = append(foreign, e.prefix)
 		}
 	}
@@ -329,21 +334,22 @@ func (e *addrError) Error() string {
 	if len(names) > 0 {
 		what += " " + strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("vrrp: %s on %s: %s", what, e.iface, addrRemedy(e.op, e.err))
+	return fmt.Sprintf("vrrp: %s on %s: %s", what, e.iface, e.remedy())
 }
 
 func (e *addrError) Unwrap() error { return e.err }
 
-// addrRemedy is the cause in words, with what to do about it where that is
-// known.
-func addrRemedy(op string, err error) string {
+// remedy is the cause in words, with what to do about it where that is known.
+func (e *addrError) remedy() string {
 	switch {
-	case isPermission(err) && op == "announce":
+	case isPermission(e.err) && e.op == "announce":
 		return "needs CAP_NET_RAW: run as root or inside a user namespace"
-	case isPermission(err):
+	case isPermission(e.err):
 		return "needs CAP_NET_ADMIN: run as root or inside a user namespace"
-	case errors.Is(err, ErrForeignAddress):
-		return err.Error() + ": remove it there, or allow to adopt it"
+	case errors.Is(e.err, ErrForeignAddress):
+		return e.err.Error() + ": remove it there, or allow to adopt it"
+	case errors.Is(e.err, syscall.EACCES) && slices.ContainsFunc(e.prefixes, func(p netip.Prefix) bool { return p.Addr().Is6() }):
+		return "IPv6 is disabled there: set the sysctl net.ipv6.conf." + e.iface + ".disable_ipv6 to 0"
 	}
-	return err.Error()
+	return e.err.Error()
 }

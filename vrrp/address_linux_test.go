@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -252,8 +253,15 @@ func TestKernelAddressesForeign(t *testing.T) {
 		_, ok := kernelAddr(t, kernelVIP)
 		require.False(t, ok, "nothing was changed")
 
-		require.NoError(t, host.AddAddr("eth0", kernelVIP))
 		adopter := kernelAddresses(t, AddressesConfig{Adopt: true})
+		otherLength := netip.PrefixFrom(kernelVIP.Addr(), 32)
+		require.NoError(t, host.AddAddr("eth0", otherLength))
+		err = adopter.Add(time.Minute, kernelVIP)
+		require.ErrorIs(t, err, ErrForeignAddress)
+		require.ErrorContains(t, err, "vrrp: hold 192.0.2.1/32 on eth0")
+		require.NoError(t, host.DelAddr("eth0", otherLength))
+
+		require.NoError(t, host.AddAddr("eth0", kernelVIP))
 		require.NoError(t, adopter.Add(time.Minute, kernelVIP))
 		require.False(t, kernelEntry(t, a, kernelVIP).permanent)
 		owned, err := a.Owned(kernelVIP)
@@ -274,7 +282,11 @@ func TestKernelAddressesFaults(t *testing.T) {
 		_, err = nowhere.Sweep()
 		require.ErrorIs(t, err, ErrNoInterface)
 
+		require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", []byte("1"), 0))
 		a := kernelAddresses(t, AddressesConfig{})
+		require.EqualError(t, a.Add(time.Minute, kernelVIP, kernelVIP6),
+			"vrrp: hold 2001:db8::1/64 on eth0: IPv6 is disabled there: set the sysctl net.ipv6.conf.eth0.disable_ipv6 to 0")
+
 		require.ErrorContains(t, a.Add(1500*time.Millisecond, kernelVIP), "address lifetime 1.5s: use whole seconds")
 		require.ErrorContains(t, a.Add(0, kernelVIP), "address lifetime 0s: use whole seconds")
 		require.ErrorContains(t, a.Add(time.Minute), "no address")

@@ -2,7 +2,7 @@ package vrrp
 
 import (
 	"errors"
-	"io/fs"
+	"syscall"
 )
 
 // addrChange is what a watcher saw.
@@ -13,5 +13,6 @@ const (
 	addrLinkUp                          // the interface can send again
 )
 
-// isPermission tells that the kernel refused for lack of a privilege.
-func isPermission(err error) bool { return errors.Is(err, fs.ErrPermission) }
+// isPermission tells that the kernel refused for lack of a privilege. EACCES,
+// which errors.Is takes for the same, has other causes here.
+func isPermission(err error) bool { return errors.Is(err, syscall.EPERM) }

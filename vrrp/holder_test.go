@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -291,7 +293,7 @@ func TestHolderFaults(t *testing.T) {
 	t.Run("at start", func(t *testing.T) {
 		holderBubble(t, func(t *testing.T) {
 			h := newHolderTest(t, HolderConfig{})
-			h.host.fault = &addrError{"hold", holderPrefixes[:1], "eth0", fs.ErrPermission}
+			h.host.fault = &addrError{"hold", holderPrefixes[:1], "eth0", syscall.EPERM}
 			err := h.Run(t.Context())
 			require.EqualError(t, err, "vrrp: hold 192.0.2.1/24 on eth0: needs CAP_NET_ADMIN: run as root or inside a user namespace")
 			require.ErrorIs(t, err, fs.ErrPermission)
@@ -399,4 +401,77 @@ func TestHolderConfigFaults(t *testing.T) {
 	require.NoError(t, err)
 	prefixes[0] = netip.Prefix{}
 	require.Equal(t, holderPrefixes, h.cfg.Prefixes)
+}
+
+// slowAnnouncer lets a test stop the worker before and inside a send.
+type slowAnnouncer struct {
+	*fakeHost
+	opening, sending chan struct{} // the worker says that it is there
+	open, send       chan struct{} // closed: it goes on
+}
+
+func (s *slowAnnouncer) Open() error {
+	s.opening <- struct{}{}
+	<-s.open
+	return nil
+}
+
+func (s *slowAnnouncer) Announce(addr netip.Addr) error {
+	s.sending <- struct{}{}
+	<-s.send
+	return s.fakeHost.Announce(addr)
+}
+
+func newSlowAnnouncer(t *testing.T) (*holderTest, *slowAnnouncer) {
+	h := newHolderTest(t, HolderConfig{})
+	s := &slowAnnouncer{h.host, make(chan struct{}, 9), make(chan struct{}, 9), make(chan struct{}), make(chan struct{})}
+	h.ann = s
+	return h, s
+}
+
+// The role is lost after the worker has decided to announce and before it
+// sends.
+func TestHolderReleaseBeforeSend(t *testing.T) {
+	holderBubble(t, func(t *testing.T) {
+		h, s := newSlowAnnouncer(t)
+		close(s.send)
+		go func() { s.open <- struct{}{} }() // the check at the start of Run
+		h.start(t)
+		<-s.opening
+		h.Hold(time.Now().Add(time.Hour))
+		<-s.opening
+		h.Release("lost")
+		close(s.open)
+		synctest.Wait()
+		require.Zero(t, h.host.frames())
+		require.NoError(t, h.stop())
+	})
+}
+
+// The role is lost while a frame is being sent: Release returns after it.
+func TestHolderReleaseDuringSend(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	h, s := newSlowAnnouncer(t)
+	close(s.open)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	h.Hold(time.Now().Add(time.Hour))
+	<-s.sending
+	released := make(chan int)
+	go func() {
+		h.Release("lost")
+		released <- h.host.frames()
+	}()
+	for h.Status().State != HolderReleasing {
+		runtime.Gosched()
+	}
+	for range 1000 { // a Release that does not wait would be through by now
+		runtime.Gosched()
+	}
+	close(s.send)
+	require.Equal(t, 1, <-released, "the frame in flight had left when Release returned")
+	cancel()
+	require.NoError(t, <-done)
+	require.Equal(t, 1, h.host.frames())
 }
