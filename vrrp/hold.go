@@ -12,6 +12,10 @@ import (
 // the kernel's.
 const holdSlack = 50 * time.Millisecond
 
+// holdGain is the least prolongation for which a new token is followed by a
+// renewal before a third of the lifetime has passed.
+const holdGain = 500 * time.Millisecond
+
 // holdAction is what the machine wants done next. The driver does it and
 // reports the outcome, quoting the epoch.
 type holdAction struct {
@@ -118,7 +122,11 @@ func (m *holdMachine) hold(now, until time.Time) {
 	case m.wants && now.Before(m.letGo()):
 		m.until = until
 		m.renewAt = m.renewDue
-		if m.renewDue.Before(now) || m.kernelLast.After(until) {
+		// A token that comes with each sign of life, as VRRP's does with each
+		// advert, carries the kernel's lifetime along: then an address that a
+		// killed holder leaves ends a whole lifetime after the last sign.
+		gain := now.Add(m.kernelLifetime(now)).Sub(m.kernelEnd)
+		if m.renewDue.Before(now) || m.kernelLast.After(until) || gain >= holdGain {
 			m.renewAt = now
 		}
 		if m.tooShort {

@@ -165,6 +165,8 @@ func (m *Machine) heard(now time.Time, src netip.Addr, a Advert) {
 
 func (m *Machine) heardAsBackup(now time.Time, src netip.Addr, a Advert) {
 	switch {
+	case a.Priority == 0 && m.holder.IsValid() && src != m.holder:
+		// A goodbye of somebody whom we do not follow: the holder is still there.
 	case a.Priority == 0:
 		m.holder = src
 		m.wait(now, 0, Reason{Cause: HolderLeft, Peer: src})
@@ -220,7 +222,7 @@ func (m *Machine) heardAsActive(now time.Time, src netip.Addr, a Advert) {
 		m.stats.Reasserted++
 		m.reactAt = now.Add(m.cfg.Interval)
 		m.send(now, m.priority)
-		m.emit(Action{Kind: Announce})
+		m.emit(Action{Kind: Announce, Reason: Reason{Cause: RivalHeard, Peer: src}})
 	}
 }
 
@@ -252,8 +254,10 @@ func (m *Machine) touch(now time.Time) {
 	if now.After(m.seen) {
 		m.seen = now
 	}
-	m.evaluate(now)
+	// First what our own absence means: a router that others have replaced must
+	// not say goodbye because its checks stood still as well.
 	m.checkStarved(now)
+	m.evaluate(now)
 }
 
 // checkStarved lets go of addresses that others must have taken over by now,
@@ -367,7 +371,7 @@ func (m *Machine) becomeActive(now time.Time, why Reason) {
 	m.send(now, m.priority)
 	m.move(now, Active, why)
 	m.hold(now)
-	m.emit(Action{Kind: Announce})
+	m.emit(Action{Kind: Announce, Reason: why})
 }
 
 // fail goes to Fault.

@@ -366,6 +366,29 @@ func TestStarvedHolderLetsGo(t *testing.T) {
 	})
 }
 
+// A holder whose checks stood still with it lets go in silence: a goodbye would
+// make the others drop the router that has replaced it.
+func TestStarvedHolderDoesNotSayGoodbye(t *testing.T) {
+	r := started(t, func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{"vital", 0}} })
+	require.NoError(t, r.Report(r.now, "vital", true, r.now.Add(10*time.Second)))
+	r.until(5 * time.Second)
+	r.did()
+	r.after(20 * time.Second)
+	r.Advance(r.now)
+	require.Equal(t, "let go, Active>Backup (did not run for longer than the others wait), "+
+		"Backup>Fault (vital was not renewed)", r.did())
+}
+
+// The goodbye of a router that is not the holder changes nothing.
+func TestGoodbyeOfAnother(t *testing.T) {
+	r := started(t, nil)
+	r.hear(highAddr, 100)
+	before := r.Deadline()
+	r.hear(lowAddr, 0)
+	require.Equal(t, before, r.Deadline())
+	require.Equal(t, highAddr, r.Status(r.now).Holder)
+}
+
 // A status that nobody renews reads Unknown, whatever the machine last was.
 func TestStatusExpires(t *testing.T) {
 	vital := func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{"vital", 0}} }

@@ -56,6 +56,7 @@ const (
 	HeardNobody           // no advert for a whole down interval
 	HolderLeft            // the active router sent priority 0
 	BetterPeer            // a router of higher priority, or equal and higher address
+	RivalHeard            // a router with the weaker claim advertised too
 	TrackDown             // a track of weight 0 is down
 	TrackNotRenewed       // a track of weight 0 was not reported in time
 	TrackPending          // a track of weight 0 has not reported yet
@@ -68,7 +69,7 @@ const (
 // Reason says why a router is in its state.
 type Reason struct {
 	Cause Cause
-	Peer  netip.Addr // the other router, for HolderLeft, BetterPeer and HeardNobody where known
+	Peer  netip.Addr // the other router: HolderLeft, BetterPeer, RivalHeard, HeardNobody where known
 	Track string     // the track, for TrackDown, TrackNotRenewed and TrackPending
 }
 
@@ -90,6 +91,8 @@ func (r Reason) String() string {
 		return fmt.Sprintf("%v left with priority 0", r.Peer)
 	case BetterPeer:
 		return fmt.Sprintf("%v has the better claim", r.Peer)
+	case RivalHeard:
+		return fmt.Sprintf("%v claimed the addresses too", r.Peer)
 	case TrackDown:
 		return fmt.Sprintf("%s is down", r.Track)
 	case TrackNotRenewed:
@@ -138,7 +141,7 @@ const (
 	// LetGo says that the addresses are not ours: cancel announcements at once,
 	// then remove them.
 	LetGo
-	// Announce asks for a fresh round of announcements.
+	// Announce asks for a fresh round of announcements, because of Reason.
 	Announce
 	// Changed reports a transition From To because of Reason.
 	Changed
@@ -150,7 +153,7 @@ type Action struct {
 	Priority uint8     // SendAdvert
 	Until    time.Time // Hold
 	From, To State     // Changed
-	Reason   Reason    // Changed
+	Reason   Reason    // Changed, Announce
 }
 
 // Stats counts what a machine has seen and done.

@@ -51,7 +51,7 @@ func (m *Machine) Report(now time.Time, name string, up bool, validUntil time.Ti
 		t := &m.tracks[i]
 		if t.Name == name {
 			t.reported, t.up, t.validUntil = true, up, validUntil
-			m.evaluate(now)
+			m.touch(now)
 			return nil
 		}
 	}
@@ -76,7 +76,7 @@ func (m *Machine) SetTracks(now time.Time, tracks []Track) error {
 			}
 		}
 	}
-	m.evaluate(now)
+	m.touch(now)
 	return nil
 }
 
