@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -305,7 +306,7 @@ func parseAddrMessage(b []byte) (e addrEntry, index int, err error) {
 		return e, 0, fmt.Errorf("netlink: address message of %d bytes", len(b))
 	}
 	msg := nl.DeserializeIfAddrmsg(b)
-	attrs, err := nl.ParseRouteAttr(b[unix.SizeofIfAddrmsg:])
+	attrs, err := routeAttributes(b[unix.SizeofIfAddrmsg:])
 	if err != nil {
 		return e, 0, fmt.Errorf("netlink: address message: %w", err)
 	}
@@ -334,4 +335,14 @@ func parseAddrMessage(b []byte) (e addrEntry, index int, err error) {
 	}
 	e.prefix = netip.PrefixFrom(local, int(msg.Prefixlen))
 	return e, int(msg.Index), nil
+}
+
+// routeAttributes splits the attributes of a routing message. The parser of
+// the netlink package panics when the last one lacks its padding. The kernel
+// does not do that, but we do not stake the process on it.
+func routeAttributes(b []byte) ([]syscall.NetlinkRouteAttr, error) {
+	if n := len(b) % unix.RTA_ALIGNTO; n != 0 {
+		b = append(slices.Clone(b), make([]byte, unix.RTA_ALIGNTO-n)...)
+	}
+	return nl.ParseRouteAttr(b)
 }

@@ -117,7 +117,7 @@ func parseLinkMessage(b []byte) (l addrLinkState, ok bool) {
 		return l, false // a bridge tells about a port, with other attributes
 	}
 	l.index, l.running = msg.Index, msg.Flags&unix.IFF_RUNNING != 0
-	attrs, err := nl.ParseRouteAttr(b[unix.SizeofIfInfomsg:])
+	attrs, err := routeAttributes(b[unix.SizeofIfInfomsg:])
 	if err != nil {
 		return l, false
 	}

@@ -131,7 +131,7 @@ func TestHoldMachineLifetimeEndsBeforeToken(t *testing.T) {
 		b := newHoldBench(t)
 		b.hold(rest)
 		end := b.now.Add(rest)
-		removedAt := time.Time{}
+		removedAt, keptUntil := time.Time{}, time.Time{}
 		for b.now.Before(end) {
 			due, ok := b.m.deadline()
 			require.True(t, ok)
@@ -146,6 +146,8 @@ func TestHoldMachineLifetimeEndsBeforeToken(t *testing.T) {
 					require.False(t, b.now.Add(a.lifetime).After(end), "rest %v: %v asked at %v", rest, a.lifetime, b.now.Sub(announceT0))
 					b.m.installed(b.now, b.now.Add(10*time.Millisecond), a, nil)
 					require.False(t, b.m.kernelLast.After(end))
+					require.False(t, b.m.kernelEnd.Before(keptUntil), "rest %v: a renewal shortened the lifetime", rest)
+					keptUntil = b.m.kernelEnd
 				case holdRemove:
 					removedAt = b.now
 					b.m.removed(b.now, a, nil)
@@ -201,7 +203,10 @@ func TestHoldMachineToken(t *testing.T) {
 		}},
 		{"shortened it shortens the kernel's lifetime at once", func(t *testing.T) {
 			b := held(t, time.Minute)
+			b.sleep(10 * time.Millisecond)
 			b.hold(3500 * time.Millisecond)
+			due, _ := b.m.deadline()
+			require.Equal(t, b.now, due)
 			a := b.expect(holdRenew)
 			require.Equal(t, 3*time.Second, a.lifetime)
 		}},
@@ -247,12 +252,15 @@ func TestHoldMachineToken(t *testing.T) {
 		}},
 		{"an addition that took long is cut back", func(t *testing.T) {
 			b := newHoldBench(t)
+			b.m.announces = false // or it would be due, too
 			b.hold(4060 * time.Millisecond)
 			a := b.expect(holdAdd)
 			require.Equal(t, 4*time.Second, a.lifetime)
 			begun := b.now
 			b.sleep(500 * time.Millisecond) // the kernel's clock started somewhere in here
 			b.m.installed(begun, b.now, a, nil)
+			due, _ := b.m.deadline()
+			require.Equal(t, b.now, due)
 			require.Equal(t, 3*time.Second, b.expect(holdRenew).lifetime)
 		}},
 	}
