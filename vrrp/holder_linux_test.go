@@ -188,10 +188,10 @@ func TestKernelHolderRenews(t *testing.T) {
 		_, peer := kernelHost(t)
 		capture := newKernelCapture(t, peer)
 		updates := kernelUpdates(t)
-		h := startKernelHolder(t, HolderConfig{Lifetime: 2 * time.Second, Prefixes: []netip.Prefix{kernelVIP, kernelVIP6}})
+		h := startKernelHolder(t, HolderConfig{Lifetime: 3 * time.Second, Prefixes: []netip.Prefix{kernelVIP, kernelVIP6}})
 		h.Hold(time.Now().Add(time.Hour))
 		require.Equal(t, GratuitousARP{MAC: capture.garp(kernelVIP.Addr()).MAC, Addr: kernelVIP.Addr()}, capture.garp(kernelVIP.Addr()))
-		for begun := time.Now(); time.Since(begun) < 3*2*time.Second; {
+		for begun := time.Now(); time.Since(begun) < 3*3*time.Second; {
 			select {
 			case u := <-updates:
 				require.True(t, u.NewAddr, "%v was removed", u.LinkAddress)
@@ -250,13 +250,11 @@ func TestKernelHolderKilled(t *testing.T) {
 		updates := kernelUpdates(t)
 		owner := startKernelOwner(t, capture)
 		kernelUpdate(t, updates, kernelVIP, true)
-		_, ok := kernelAddr(t, kernelVIP)
-		require.True(t, ok)
 		require.NoError(t, owner.Process.Kill())
 		killed := time.Now()
 		kernelUpdate(t, updates, kernelVIP, false)
 		t.Logf("with a lifetime of 2s the address was gone %v after SIGKILL", time.Since(killed))
-		_, ok = kernelAddr(t, kernelVIP)
+		_, ok := kernelAddr(t, kernelVIP)
 		require.False(t, ok)
 
 		// A new owner that starts before that cleans up at once.
