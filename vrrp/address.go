@@ -317,6 +317,12 @@ func tagsReported(entries []addrEntry) bool {
 	return slices.ContainsFunc(entries, func(e addrEntry) bool { return e.protocol != 0 })
 }
 
+// opReceive names what a raw socket is opened for.
+const opReceive = "receive adverts"
+
+// connError is a fault of a raw socket.
+func connError(ifname string, err error) error { return &addrError{opReceive, nil, ifname, err} }
+
 // addrError is a fault of the environment, told with what was tried and where.
 type addrError struct {
 	op       string
@@ -342,7 +348,7 @@ func (e *addrError) Unwrap() error { return e.err }
 // remedy is the cause in words, with what to do about it where that is known.
 func (e *addrError) remedy() string {
 	switch {
-	case isPermission(e.err) && e.op == "announce":
+	case isPermission(e.err) && (e.op == "announce" || e.op == opReceive):
 		return "needs CAP_NET_RAW: run as root or inside a user namespace"
 	case isPermission(e.err):
 		return "needs CAP_NET_ADMIN: run as root or inside a user namespace"
