@@ -53,18 +53,19 @@ type Config struct {
 	Grace time.Duration
 	// Dial connects to a backend. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Log gets a line for each failed attempt. Default: nobody.
+	// Log gets a line for each failed attempt (level Debug) and for each pause of
+	// accept (Warn). Default: nobody.
 	Log *slog.Logger
 }
 
 // Stats are numbers about a [Proxy] since it was made.
 type Stats struct {
-	Open      int64  // connections at present, those that look for a backend included
-	Accepted  uint64 // connections taken from clients
-	Served    uint64 // connections that got a backend
-	Retried   uint64 // attempts after a failed one for the same connection
-	Unserved  uint64 // connections for which no backend was found
-	BrokenOff uint64 // served connections that did not end in order on both sides
+	Open      int64  `json:"open"`       // connections at present, those that look for a backend included
+	Accepted  uint64 `json:"accepted"`   // connections taken from clients
+	Served    uint64 `json:"served"`     // connections that got a backend
+	Retried   uint64 `json:"retried"`    // attempts after a failed one for the same connection
+	Unserved  uint64 `json:"unserved"`   // connections for which no backend was found
+	BrokenOff uint64 `json:"broken_off"` // served connections that did not end in order on both sides
 }
 
 // Proxy serves one or more listeners. Make one with [New].
@@ -194,7 +195,7 @@ func (p *Proxy) serve(ctx context.Context, client *net.TCPConn) {
 	backend, lease, err := p.connect(ctx, client.RemoteAddr())
 	if err != nil {
 		p.unserved.Add(1)
-		p.config.Log.Warn("no backend took the connection", "client", client.RemoteAddr(), "err", err)
+		p.config.Log.Debug("no backend took the connection", "client", client.RemoteAddr(), "err", err)
 		abort(client)
 		return
 	}
@@ -223,7 +224,7 @@ func (p *Proxy) connect(ctx context.Context, client net.Addr) (*net.TCPConn, lb.
 		if ctx.Err() != nil {
 			break
 		}
-		p.config.Log.Warn("backend failed, trying the next", "backend", lease.Key(), "client", client, "err", err)
+		p.config.Log.Debug("backend failed, trying the next", "backend", lease.Key(), "client", client, "err", err)
 	}
 	return nil, lb.Lease[string]{}, last
 }

@@ -1,0 +1,316 @@
+// Package balancer is the TCP balancer of the examples as one component: a
+// [health.Monitor] judges the backends, its verdicts drive a [lb.Balancer], and a
+// [tcpproxy.Proxy] serves clients by it.
+//
+// The policy is made here, from what the three offer. A backend that is known to be
+// alive gets connections in turn. One of which nothing is known (never probed, or
+// the observer is unable to) gets some only while none is known to be alive: then
+// the judgement is more likely at fault than all of them. One that is proven dead
+// gets none, so that clients are told at once and go elsewhere.
+//
+// Not implemented: breaking off connections to a backend that is found dead; weights.
+package balancer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lastbeat/lastbeat/examples/internal/tcpproxy"
+	"github.com/lastbeat/lastbeat/health"
+	"github.com/lastbeat/lastbeat/lb"
+)
+
+// B is a balancer. Make one with [New]. Its methods are safe for use by many
+// goroutines at once.
+type B struct {
+	maxConn  int
+	note     string
+	monitor  *health.Monitor
+	backends *lb.Balancer[string]
+	proxy    *tcpproxy.Proxy
+	serving  atomic.Bool
+
+	mu        sync.Mutex
+	config    Config                  // complete
+	listeners map[string]net.Listener // by key; nil until Listen
+}
+
+// New returns a balancer, or all faults of its config joined, each an *[Error]. It
+// opens nothing.
+func New(config Config) (*B, error) { return newLimited(config, descriptorLimit()) }
+
+func newLimited(config Config, limit uint64) (*B, error) {
+	config, err := config.complete()
+	n, note, limitErr := maxConn(config.MaxConn, limit)
+	if err := errors.Join(err, limitErr); err != nil {
+		return nil, err
+	}
+	b := &B{maxConn: n, note: note, config: config}
+	b.monitor, err = health.NewMonitor(health.MonitorConfig{
+		Workers:  32,   // half of the smallest descriptor reserve
+		NoSpread: true, // clients wait for the first verdicts
+		OnEvent:  b.changed,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.backends, err = lb.New[string](lb.Config{Policy: lb.PolicyPanic, Count: true})
+	if err != nil {
+		return nil, err
+	}
+	b.proxy, err = tcpproxy.New(tcpproxy.Config{
+		Backends: b.backends, MaxConns: n,
+		ConnectTimeout: config.ConnectTimeout, Grace: config.Grace, Log: config.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, backend := range config.Backends {
+		target, err := config.Check.target(backend)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.monitor.Add(target); err != nil {
+			return nil, err
+		}
+	}
+	return b, b.publish()
+}
+
+// Note tells, for people, that fewer connections are served than Auto would like,
+// and why. It is empty when that is not so.
+func (b *B) Note() string { return b.note }
+
+// Listen opens the ports. Run does so itself; a program that must do nothing else
+// before it knows that its ports are free calls Listen first, and then Run, which
+// closes them. A failure is an *[Error], and leaves none open.
+func (b *B) Listen() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.listeners != nil {
+		return nil
+	}
+	open := map[string]net.Listener{}
+	for _, l := range b.config.addresses() {
+		if l.address == "" {
+			continue
+		}
+		listener, err := net.Listen("tcp", l.address)
+		if err != nil {
+			for _, l := range open {
+				l.Close()
+			}
+			return listenError(l.key, l.address, err)
+		}
+		open[l.key] = listener
+	}
+	b.listeners = open
+	return nil
+}
+
+func listenError(key, address string, err error) error {
+	remedy := "choose another address"
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		remedy = "stop the other program or choose another port"
+	case errors.Is(err, syscall.EACCES):
+		remedy = "choose a port above 1023, or run as root or with CAP_NET_BIND_SERVICE"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		remedy = "use an address of this machine, or none to listen on all"
+	}
+	// The system's words alone: what was tried and where the Error says itself.
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		err = errno
+	}
+	return &Error{key, address, err, remedy}
+}
+
+// Run serves until ctx ends, and returns nil when all connections have ended, at
+// the latest Grace later. It returns an *[Error] when a port can't be opened,
+// another error when one breaks. It may be called once.
+func (b *B) Run(ctx context.Context) error {
+	if err := b.Listen(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	listeners := b.listeners
+	b.mu.Unlock()
+
+	// Probes and HTTP ports live as long as the proxy, which outlives ctx by the
+	// grace time.
+	group, serve := errgroup.WithContext(ctx)
+	rest, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	group.Go(func() error { return b.monitor.Run(rest) })
+	if l := listeners["ready"]; l != nil {
+		group.Go(func() error { return serveHTTP(rest, "ready", l, b.answerReady) })
+	}
+	if l := listeners["monitor"]; l != nil {
+		group.Go(func() error { return serveHTTP(rest, "monitor", l, b.answerMonitor) })
+	}
+	group.Go(func() error {
+		defer end()
+		b.serving.Store(true)
+		defer context.AfterFunc(serve, func() { b.serving.Store(false) })()
+		defer b.serving.Store(false)
+		return b.proxy.Run(serve, listeners["listen"])
+	})
+	return group.Wait()
+}
+
+// serveHTTP answers requests until ctx ends.
+func serveHTTP(ctx context.Context, key string, l net.Listener, answer http.HandlerFunc) error {
+	const patience = time.Second
+	server := &http.Server{Handler: answer, ReadTimeout: patience, WriteTimeout: patience,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	server.SetKeepAlivesEnabled(false)
+
+	ctx, cancel := context.WithCancel(ctx)
+	var end sync.WaitGroup
+	end.Go(func() {
+		<-ctx.Done()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		if server.Shutdown(last) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(l)
+	cancel()
+	end.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("balancer: %s %v: %w", key, l.Addr(), err)
+}
+
+func (b *B) answerReady(w http.ResponseWriter, _ *http.Request) {
+	if !b.Ready() {
+		http.Error(w, "not serving", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
+func (b *B) answerMonitor(w http.ResponseWriter, _ *http.Request) {
+	status := b.Status()
+	w.Header().Set("Content-Type", "application/json")
+	if status.Live == 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	json.NewEncoder(w).Encode(status) // fails only when nobody listens any more
+}
+
+// changed takes an event of the monitor.
+func (b *B) changed(e health.Event) {
+	b.mu.Lock()
+	err := b.publish()
+	onEvent, log := b.config.OnEvent, b.config.Log
+	b.mu.Unlock()
+	if err != nil {
+		log.Error("verdict not applied", "backend", e.Key, "err", err)
+	}
+	if onEvent != nil {
+		onEvent(Event{
+			Backend: e.Key, Up: e.New.State == health.Online, State: e.New.State,
+			At: e.New.Since, Reason: e.New.Reason.String(),
+		})
+	}
+}
+
+// publish hands the present verdicts to the balancer. It looks at all of them, so
+// that it does not matter which event led to it. b.mu is held, but in New.
+func (b *B) publish() error {
+	verdicts := b.monitor.Snapshot()
+	list := make([]lb.Backend[string], 0, len(b.config.Backends))
+	for _, backend := range b.config.Backends {
+		entry := lb.Backend[string]{Key: backend, Value: backend, Weight: 1, State: lb.Down}
+		switch verdicts[backend].State {
+		case health.Online:
+			entry.State = lb.Up
+		case health.Offline:
+			entry.Weight = 0 // not even in panic
+		}
+		list = append(list, entry)
+	}
+	return b.backends.Set(list...)
+}
+
+// Update changes backends, checks and OnEvent. Connections go on, also those to
+// backends that are no longer listed; backends that stay keep their state. It
+// returns the keys that differ and need a restart, which it leaves alone. On error,
+// all faults joined, nothing changes.
+func (b *B) Update(config Config) (restart []string, err error) {
+	config, err = config.complete()
+	if err != nil {
+		return nil, err
+	}
+	targets := map[string]health.Target{}
+	for _, backend := range config.Backends {
+		if targets[backend], err = config.Check.target(backend); err != nil {
+			return nil, err
+		}
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.config
+	for i, l := range config.addresses() {
+		if l != old.addresses()[i] {
+			restart = append(restart, l.key)
+		}
+	}
+	if config.MaxConn != old.MaxConn {
+		restart = append(restart, "maxconn")
+	}
+	if config.ConnectTimeout != old.ConnectTimeout {
+		restart = append(restart, "connect_timeout")
+	}
+	if config.Grace != old.Grace {
+		restart = append(restart, "grace")
+	}
+
+	var faults []error
+	for _, backend := range old.Backends {
+		if _, stays := targets[backend]; !stays {
+			b.monitor.Remove(backend)
+		}
+	}
+	for _, backend := range config.Backends {
+		switch {
+		case !slices.Contains(old.Backends, backend):
+			faults = append(faults, b.monitor.Add(targets[backend]))
+		case config.Check != old.Check:
+			faults = append(faults, b.monitor.Update(targets[backend]))
+		}
+	}
+	b.config.Backends, b.config.Check, b.config.OnEvent = config.Backends, config.Check, config.OnEvent
+	return restart, errors.Join(append(faults, b.publish())...)
+}
+
+// Ready tells whether this process takes connections: the port is open and Run's
+// context has not ended. It stays true while all MaxConn places are taken.
+func (b *B) Ready() bool { return b.serving.Load() }
+
+// Live returns how many backends are known to be alive now.
+func (b *B) Live() int {
+	live := 0
+	for _, status := range b.monitor.Snapshot() {
+		if status.State == health.Online {
+			live++
+		}
+	}
+	return live
+}

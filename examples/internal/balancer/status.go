@@ -1,0 +1,58 @@
+package balancer
+
+import (
+	"time"
+
+	"github.com/lastbeat/lastbeat/examples/internal/tcpproxy"
+	"github.com/lastbeat/lastbeat/health"
+)
+
+// Status is what a balancer knows now.
+type Status struct {
+	// Addresses are those listened on, by key; empty until the ports are open.
+	Addresses map[string]string `json:"addresses"`
+	Ready     bool              `json:"ready"`
+	Live      int               `json:"live"`
+	MaxConn   int               `json:"maxconn"`
+	Conns     tcpproxy.Stats    `json:"conns"`
+	Backends  []BackendStatus   `json:"backends"`
+}
+
+// BackendStatus is what is known about a backend, and its connections.
+type BackendStatus struct {
+	Backend    string    `json:"backend"`
+	State      string    `json:"state"` // unknown, online, offline or error
+	Since      time.Time `json:"since,omitzero"`
+	ValidUntil time.Time `json:"valid_until,omitzero"`
+	Reason     string    `json:"reason"`
+	Open       uint64    `json:"open"`   // connections at present
+	Ended      uint64    `json:"ended"`  // connections, failed attempts included
+	Failed     uint64    `json:"failed"` // attempts that were refused or timed out
+}
+
+// Status returns what is known now. A verdict that was not renewed reads unknown,
+// also when Run hangs or has ended.
+func (b *B) Status() Status {
+	b.mu.Lock()
+	backends := b.config.Backends // replaced, never changed
+	status := Status{Addresses: map[string]string{}, Ready: b.Ready(), MaxConn: b.maxConn, Conns: b.proxy.Stats()}
+	for key, l := range b.listeners {
+		status.Addresses[key] = l.Addr().String()
+	}
+	b.mu.Unlock()
+
+	verdicts := b.monitor.Snapshot()
+	status.Backends = make([]BackendStatus, 0, len(backends))
+	for _, backend := range backends {
+		v := verdicts[backend]
+		counts, _ := b.backends.Counts(backend)
+		status.Backends = append(status.Backends, BackendStatus{
+			Backend: backend, State: v.State.String(), Since: v.Since, ValidUntil: v.ValidUntil, Reason: v.Reason.String(),
+			Open: counts.Open, Ended: counts.Finished, Failed: counts.Failed,
+		})
+		if v.State == health.Online {
+			status.Live++
+		}
+	}
+	return status
+}
