@@ -7,6 +7,7 @@ require (
 	github.com/mdlayher/netlink v1.11.2
 	github.com/stretchr/testify v1.11.1
 	github.com/vishvananda/netlink v1.3.1
+	go.yaml.in/yaml/v3 v3.0.4
 	golang.org/x/sys v0.43.0
 	pgregory.net/rapid v1.2.0
 )
