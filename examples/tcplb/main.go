@@ -42,6 +42,12 @@ func run(args []string, stderr io.Writer) int {
 	if err != nil {
 		return complain(stderr, err)
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+
 	if note := b.Note(); note != "" {
 		log.Warn(note)
 	}
@@ -49,31 +55,25 @@ func run(args []string, stderr io.Writer) int {
 	log.Info("serving", "listen", status.Addresses["listen"], "ready", status.Addresses["ready"], "monitor", status.Addresses["monitor"],
 		"maxconn", status.MaxConn, "backends", len(status.Backends))
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, func() {
-		log.Info("stopping", "connections", b.Status().Conns.Open, "grace", config.Grace)
-		stop() // the next signal ends the process
-	})
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-hangup:
-				reload(log, b, file, config)
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	for stopping := ctx.Done(); ; {
+		select {
+		case <-hangup:
+			reload(log, b, file, config)
+		case <-stopping:
+			stopping = nil
+			stop() // the next signal ends the process
+			log.Info("stopping", "connections", b.Status().Conns.Open, "grace", config.Grace)
+		case err := <-ended:
+			if err != nil {
+				fmt.Fprintln(stderr, "tcplb:", err)
+				return 1
 			}
+			log.Info("stopped", "conns", b.Status().Conns)
+			return 0
 		}
-	}()
-	if err := b.Run(ctx); err != nil {
-		fmt.Fprintln(stderr, "tcplb:", err)
-		return 1
 	}
-	log.Info("stopped", "conns", b.Status().Conns)
-	return 0
 }
 
 // complain prints one line for each fault.
