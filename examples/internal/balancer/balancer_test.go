@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -33,17 +32,13 @@ var once = Check{Kind: "tcp", Interval: time.Hour, Timeout: patience}
 // often probes all the time.
 var often = Check{Kind: "tcp", Interval: time.Millisecond, Timeout: patience, Fall: 2}
 
-// backend answers each connection with its name, then echoes until its end.
+// backend answers each connection with its name, then echoes until its end. It keeps
+// what it accepted, to break it off as a killed process does.
 type backend struct {
-	address string
-	listener
-}
-
-// listener keeps what it accepted, to break it off as a killed process does.
-type listener struct {
 	net.Listener
-	mu   sync.Mutex
-	open []*net.TCPConn
+	address string
+	mu      sync.Mutex
+	open    []*net.TCPConn
 }
 
 func serve(t *testing.T, name string) *backend { return serveAt(t, name, "127.0.0.1:0") }
@@ -51,7 +46,7 @@ func serve(t *testing.T, name string) *backend { return serveAt(t, name, "127.0.
 func serveAt(t *testing.T, name, address string) *backend {
 	l, err := net.Listen("tcp", address)
 	require.NoError(t, err)
-	b := &backend{address: l.Addr().String(), listener: listener{Listener: l}}
+	b := &backend{Listener: l, address: l.Addr().String()}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -146,7 +141,7 @@ func (r *rig) name(t *testing.T) string {
 	return string(name)
 }
 
-// refused tells whether a client is reset, when connecting or later.
+// refused sees a client reset, when connecting or later.
 func (r *rig) refused(t *testing.T) {
 	conn, err := net.Dial("tcp", r.Status().Addresses["listen"])
 	if err == nil {
@@ -230,6 +225,7 @@ func TestAllDeadAndBack(t *testing.T) {
 	r.await(t, a.address, false)
 	require.Zero(t, r.Live())
 	r.refused(t)
+	require.Zero(t, r.Status().Backends[0].Ended, "proven dead, so not even tried")
 	code, _ = r.get(t, "monitor")
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	code, body = r.get(t, "ready")
@@ -397,7 +393,7 @@ func TestUpdate(t *testing.T) {
 }
 
 // After the end of its context, Run waits for connections and says that it does not
-// serve; what was known about backends expires by itself.
+// serve.
 func TestDrain(t *testing.T) {
 	a := serve(t, "a")
 	r := start(t, Config{Backends: addresses(a), Check: once, Grace: time.Hour})
@@ -417,6 +413,20 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, err, "still served")
 	conn.Close()
 	<-stopped
+}
+
+// When nobody probes any more, what was known ends by itself.
+func TestVerdictsExpire(t *testing.T) {
+	a := serve(t, "a")
+	check := often
+	check.Timeout = time.Millisecond // the lease is a second longer
+	r := start(t, Config{Backends: addresses(a), Check: check})
+	r.await(t, a.address, true)
+	r.stop()
+	require.Eventually(t, func() bool { return r.Live() == 0 }, patience, time.Millisecond)
+	s := r.Status()
+	require.Equal(t, "unknown", s.Backends[0].State)
+	require.False(t, s.Ready)
 }
 
 // The probe asks for the path over TLS, whoever signed the certificate.
@@ -467,44 +477,4 @@ func TestPortInUse(t *testing.T) {
 	require.Equal(t, "monitor", e.Key)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.Empty(t, b.Status().Addresses)
-}
-
-func TestConfigFaults(t *testing.T) {
-	for name, c := range map[string]struct {
-		config Config
-		want   string
-	}{
-		"no listen":       {Config{}, `listen "": no address: give one, such as :9445`},
-		"listen":          {Config{Listen: "9445"}, "listen 9445: no address to listen on: write :port or host:port, such as :9445 or [::1]:9445"},
-		"port":            {Config{Listen: ":99999"}, "listen :99999: no address to listen on: write :port or host:port, such as :9445 or [::1]:9445"},
-		"same port":       {Config{Listen: ":9445", Ready: ":9445"}, "ready :9445: address is that of listen: choose another port"},
-		"backend":         {Config{Listen: ":0", Backends: []string{"a:1", "b"}}, `backends[1] "b": no address to connect to: write host:port, such as 192.0.2.1:6443 or [2001:db8::1]:6443`},
-		"backend's port":  {Config{Listen: ":0", Backends: []string{"a:0"}}, `backends[0] "a:0": no address to connect to: write host:port, such as 192.0.2.1:6443 or [2001:db8::1]:6443`},
-		"twice":           {Config{Listen: ":0", Backends: []string{"a:1", "a:1"}}, "backends[1] a:1: it is listed twice: remove one of the two"},
-		"connect timeout": {Config{Listen: ":0", ConnectTimeout: -1}, "connect_timeout -1ns: it is negative: give a time such as 1s"},
-		"grace":           {Config{Listen: ":0", Grace: -1}, "grace -1ns: it is negative: give 0s or more"},
-		"kind":            {Config{Listen: ":0", Check: Check{Kind: "ping"}}, "check.kind ping: no such kind: choose https, http or tcp"},
-		"path":            {Config{Listen: ":0", Check: Check{Path: "readyz"}}, `check.path "readyz": no path: write one that begins with a slash, such as /readyz`},
-		"interval":        {Config{Listen: ":0", Check: Check{Interval: -time.Second}}, "check.interval -1s: out of range: give 1ms to 24h0m0s"},
-		"several": {Config{Listen: ":0", Check: Check{Timeout: 2 * time.Hour, Fall: -1}},
-			"check.timeout 2h0m0s: out of range: give 1ms to 1h0m0s\nbalancer: check.fall -1: out of range: give 1 to 1000"},
-		"too many": {Config{Listen: ":0", MaxConn: 50_000}, "maxconn 50,000: descriptor limit 20,000 has room for 3,200: lower it to 3200 or auto, or raise the limit by ulimit -n 312499"},
-		"all at once": {Config{Listen: "", Grace: -1, MaxConn: -1},
-			"listen \"\": no address: give one, such as :9445\nbalancer: grace -1ns: it is negative: give 0s or more\nbalancer: maxconn -1: no number of connections: give 1 or more, or auto"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := newLimited(c.config, 20_000)
-			require.EqualError(t, err, "balancer: "+c.want)
-			for line := range strings.Lines(err.Error()) {
-				require.True(t, strings.HasPrefix(line, "balancer: "))
-			}
-		})
-	}
-}
-
-func TestAutoIsNoted(t *testing.T) {
-	b, err := newLimited(Config{Listen: ":0"}, 20_000)
-	require.NoError(t, err)
-	require.Equal(t, "maxconn 3,200 of 40,000: descriptor limit 20,000", b.Note())
-	require.Equal(t, 3_200, b.Status().MaxConn)
 }
