@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -109,6 +110,27 @@ func (n *NS) Addrs(link string) ([]netip.Prefix, error) {
 		return err
 	})
 	return out, err
+}
+
+// FlushNeighbours makes a link forget whom it has at the other end: the next
+// IPv4 packet asks by ARP again.
+func (n *NS) FlushNeighbours(link string) error {
+	return n.withLink(link, func(l netlink.Link) error {
+		list, err := netlink.NeighList(l.Attrs().Index, netlink.FAMILY_V4)
+		if err != nil {
+			return err
+		}
+		for _, entry := range list {
+			// Entries that need no ARP, such as broadcast, cannot be forgotten.
+			if entry.State&unix.NUD_NOARP != 0 {
+				continue
+			}
+			if err := netlink.NeighDel(&entry); err != nil && !errors.Is(err, unix.ENOENT) {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // MAC returns the hardware address of a link.

@@ -125,6 +125,10 @@ func Current() (*NS, error) {
 // Close lets go of the namespace. Processes in it keep it alive.
 func (n *NS) Close() error { return n.file.Close() }
 
+// Fd returns the descriptor that holds the namespace open, for use while n is
+// not closed: as /proc/PID/fd/FD it lets other programs enter.
+func (n *NS) Fd() int { return int(n.file.Fd()) }
+
 // Do runs f on a thread that is inside the namespace, and returns its error.
 // Sockets that f opens itself stay in the namespace; goroutines that it starts
 // do not run in it.
