@@ -2,6 +2,7 @@ package netns_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -78,6 +79,41 @@ func TestKernelStartLivesInside(t *testing.T) {
 			_, err := net.InterfaceByName("only-here")
 			require.Error(t, err)
 		}
+	})
+}
+
+// A host that forgot its neighbour asks again; the descriptor names the namespace.
+func TestKernelForgetsNeighbours(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		a, b := newNS(t), newNS(t)
+		require.NoError(t, netns.Veth(a, "eth0", b, "eth0"))
+		require.NoError(t, a.AddAddr("eth0", netip.MustParsePrefix("192.0.2.1/24")))
+		require.NoError(t, b.AddAddr("eth0", netip.MustParsePrefix("192.0.2.2/24")))
+		known := func() string {
+			t.Helper()
+			var table []byte
+			require.NoError(t, a.Do(func() (err error) {
+				table, err = os.ReadFile("/proc/thread-self/net/arp")
+				return err
+			}))
+			return string(table)
+		}
+		require.NoError(t, a.Do(func() error {
+			conn, err := net.Dial("tcp4", "192.0.2.2:9") // refused, so resolved
+			if err == nil {
+				conn.Close()
+			}
+			return nil
+		}))
+		require.Contains(t, known(), "192.0.2.2")
+		require.NoError(t, a.FlushNeighbours("eth0"))
+		require.NotContains(t, known(), "192.0.2.2")
+		require.NoError(t, a.FlushNeighbours("eth0"), "nothing to forget")
+		require.Error(t, a.FlushNeighbours("none"))
+
+		held, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", a.Fd()))
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(held, "net:["), held)
 	})
 }
 
