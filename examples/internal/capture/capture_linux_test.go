@@ -46,7 +46,24 @@ func open(t *testing.T, ns *netns.NS, c Config) (capture *Capture) {
 		capture, err = Open(c)
 		return err
 	}))
+	awaitStamps(t, capture)
 	return capture
+}
+
+// awaitStamps returns when the kernel stamps what it queues. It begins with it
+// a moment after the first socket asked; until then a frame counts as received
+// when it is read.
+func awaitStamps(t *testing.T, c *Capture) {
+	t.Helper()
+	packet := c.config.Packet
+	defer func() { c.config.Packet, c.stats = packet, Stats{} }()
+	for stamped := false; !stamped; {
+		require.NoError(t, c.Mark("awaiting stamps"))
+		sent := time.Now()
+		c.config.Packet = func(p Packet) { stamped = p.At.Before(sent) }
+		r := reader{capture: c, frame: make([]byte, snapLen), oob: make([]byte, 128), drained: sent}
+		require.NoError(t, control(c.in, func(fd int) error { r.drain(fd); return r.err }))
+	}
 }
 
 // tcpdump reads the files that we write.
@@ -73,7 +90,8 @@ func TestKernelMarksAmongPackets(t *testing.T) {
 		sw, a, b := segment(t)
 		var got []Packet
 		var file bytes.Buffer
-		c := open(t, sw, Config{Packet: func(p Packet) { got = append(got, p) }, Pcap: &file})
+		c := open(t, sw, Config{Packet: func(p Packet) { got = append(got, p) }})
+		c.pcap = newPcapWriter(&file)
 
 		before := time.Now()
 		require.NoError(t, c.Mark("first"))

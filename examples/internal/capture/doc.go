@@ -13,6 +13,9 @@
 //	...
 //	if c.Stats().Lost > 0 { ... } // the picture has holes
 //
+// The kernel starts to stamp within moments of Open, or has done so already; a
+// frame that comes before counts as received when it is read.
+//
 // [Decode] alone turns a frame into a [Packet], wherever the frame came from.
 //
 // Capturing is for Linux and needs CAP_NET_RAW in the interface's namespace.

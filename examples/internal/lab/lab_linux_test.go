@@ -104,7 +104,7 @@ func children(t *testing.T) string {
 	out, err := exec.Command("sh", "-c", "cat /proc/"+hostPid(t)+"/task/*/children").Output()
 	require.NoError(t, err)
 	var left []string
-	for _, pid := range strings.Fields(string(out)) {
+	for pid := range strings.FieldsSeq(string(out)) {
 		if name, err := os.ReadFile("/proc/" + pid + "/cmdline"); err == nil && len(name) > 0 && !bytes.HasPrefix(name, []byte("sh\x00-c")) {
 			left = append(left, string(name))
 		}
@@ -359,7 +359,7 @@ func state(t *testing.T, r *rig, node string) string {
 	inner := r.processes[processKey{node, "wait"}].cmd.Process.Pid
 	out, err := exec.Command("sh", "-c", "cat /proc/"+hostPid(t)+"/task/*/children").Output()
 	require.NoError(t, err)
-	for _, pid := range strings.Fields(string(out)) {
+	for pid := range strings.FieldsSeq(string(out)) {
 		status, _ := os.ReadFile("/proc/" + pid + "/status")
 		if own, _ := parseStatus(string(status)); own == inner {
 			return string(status)

@@ -62,7 +62,7 @@ func deadChildren() []int {
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, list := range lists {
 		b, _ := os.ReadFile(list) // the thread may have ended meanwhile
-		for _, pid := range strings.Fields(string(b)) {
+		for pid := range strings.FieldsSeq(string(b)) {
 			status, _ := os.ReadFile("/proc/" + pid + "/status")
 			if own, isDead := parseStatus(string(status)); isDead {
 				dead = append(dead, own)

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -77,12 +78,7 @@ func Ingress() Instance {
 
 // Includes tells whether a host takes part.
 func (i Instance) Includes(h Host) bool {
-	for _, k := range i.Kinds {
-		if k == h.Kind {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(i.Kinds, h.Kind)
 }
 
 // Peers returns the addresses of the others that take part.
