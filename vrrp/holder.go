@@ -200,6 +200,7 @@ func (h *Holder) Hold(validUntil time.Time) {
 func (h *Holder) Release(reason string) {
 	h.input(func(now time.Time) { h.m.release(now, reason) })
 	h.sending.Lock() // a frame in flight passed its check before
+	//lint:ignore SA2001 only waits for the one who holds it
 	h.sending.Unlock()
 }
 

@@ -103,7 +103,7 @@ func TestHolderTokenExpiry(t *testing.T) {
 			synctest.Wait()
 			require.False(t, h.host.lastEnd().After(end), "the kernel would keep an address longer than the token lasts")
 			if !time.Now().Before(end.Add(-DefaultMargin)) {
-				require.Empty(t, h.host.present(), "%v before the end", end.Sub(time.Now()))
+				require.Empty(t, h.host.present(), "%v before the end", time.Until(end))
 			}
 		}
 		require.Equal(t, HolderReleased, h.Status().State)

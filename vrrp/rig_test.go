@@ -36,7 +36,6 @@ type rig struct {
 	t   *testing.T
 	cfg vrrp.Config
 	now time.Time
-	log []string
 }
 
 func newRig(t *testing.T, edit func(*vrrp.Config)) *rig {
