@@ -46,7 +46,7 @@ type Target struct {
 
 // Event is a change of a target's state as the consumer sees it.
 type Event struct {
-	Key string
+	Key string // of the target
 	Old State  // state in the previous event of this key, at first Unknown
 	New Status // never of the same state as Old
 }

@@ -130,6 +130,6 @@ type Result struct {
 
 // Transition is a change of state.
 type Transition struct {
-	From State
-	To   Status
+	From State  // the state before
+	To   Status // the status after
 }

@@ -7,10 +7,10 @@ import "fmt"
 // Rules of iptables-legacy are not seen.
 type Conflict struct {
 	Family   string // "ip", "ip6" or "inet"
-	Table    string
-	Chain    string
+	Table    string // its table
+	Chain    string // its name
 	Hook     string // "prerouting", "input" or "output"
-	Priority int
+	Priority int    // lower ones see a packet first
 	Kind     ConflictKind
 }
 

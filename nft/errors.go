@@ -25,7 +25,7 @@ var (
 // MismatchError says how the kernel's content differs from what was applied.
 // It matches [ErrNotInstalled] when the whole table is missing.
 type MismatchError struct {
-	Table       string
+	Table       string       // the table's name
 	Differences []Difference // at least one
 }
 

@@ -98,11 +98,11 @@ func (k HolderEventKind) String() string {
 // HolderEvent is something that happened to the addresses of a [Holder].
 type HolderEvent struct {
 	Kind     HolderEventKind
-	At       time.Time
-	State    HolderState // after the event
-	Prefixes []netip.Prefix
-	Reason   string
-	Err      error // of HolderFault
+	At       time.Time      // when it happened
+	State    HolderState    // after the event
+	Prefixes []netip.Prefix // the addresses concerned
+	Reason   string         // for people, may be empty
+	Err      error          // of HolderFault
 	// Missed counts earlier events of the same kind that this one replaced
 	// because the consumer was still busy.
 	Missed int

@@ -7,8 +7,8 @@ import (
 
 // Packet is an advert with what the IPv4 header says about its way.
 type Packet struct {
-	Src, Dst netip.Addr
-	TTL      uint8
+	Src, Dst netip.Addr // of the IPv4 header
+	TTL      uint8      // as received, 255 if no router forwarded it
 	Advert   Advert
 }
 

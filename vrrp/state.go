@@ -161,7 +161,7 @@ type Stats struct {
 	Received         uint64 // adverts accepted
 	Sent             uint64 // rounds of adverts asked for
 	SendErrors       uint64 // adverts that an Instance could not send
-	BecameActive     uint64
+	BecameActive     uint64 // times that we took the addresses
 	Yielded          uint64 // times that a better peer took over from us
 	Reasserted       uint64 // reactions to a rival with the weaker claim
 	Starved          uint64 // times that we found we had not been running
