@@ -27,8 +27,10 @@ var driverFiles = map[string]string{
 	"lb/balancer.go":                "seeds the random start",
 	"nft/table.go":                  "dates the answers of the kernel",
 	"nft/table_linux.go":            "deadline of a netlink answer",
+	"vrrp/conn_linux.go":            "the goroutine that drains a raw socket, and its kernel stamps",
 	"vrrp/garp_linux.go":            "deadline of a raw send",
 	"vrrp/holder.go":                "the loop that holds addresses",
+	"vrrp/instance.go":              "the loop of a router",
 }
 
 // thirdParty lists where each foreign module may be imported, by patterns of

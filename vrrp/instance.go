@@ -44,7 +44,7 @@ type InstanceConfig struct {
 // Event is a transition of an [Instance], or, with From and To both Active, a
 // round of announcements because of Reason.
 type Event struct {
-	At       time.Time
+	At       time.Time // when it happened
 	From, To State
 	Reason   Reason
 	Priority uint8 // effective, after the event
