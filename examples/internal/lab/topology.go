@@ -32,7 +32,8 @@ type Host struct {
 // Prefix is the host's address with the network's length.
 func (h Host) Prefix() netip.Prefix { return netip.PrefixFrom(h.Addr, PrefixBits) }
 
-// Hosts returns the hosts: master0 to 2, worker0 and 1, client.
+// Hosts returns the hosts: master0 to 2, worker0 and 1, and two clients, of which
+// the newcomer is for one that knows no neighbour.
 func Hosts() []Host {
 	return []Host{
 		{"master0", Master, addr(21)},
@@ -41,6 +42,7 @@ func Hosts() []Host {
 		{"worker0", Worker, addr(24)},
 		{"worker1", Worker, addr(25)},
 		{"client", Client, addr(100)},
+		{"newcomer", Client, addr(101)},
 	}
 }
 

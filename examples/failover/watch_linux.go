@@ -1,0 +1,456 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lastbeat/lastbeat/examples/internal/capture"
+	"github.com/lastbeat/lastbeat/examples/internal/lab"
+	"github.com/lastbeat/lastbeat/examples/internal/load"
+	"github.com/lastbeat/lastbeat/examples/internal/standin"
+	"github.com/lastbeat/lastbeat/examples/internal/timeline"
+)
+
+// watch is one run in a lab: it brings it up, breaks it, and writes down what the
+// capture sees.
+type watch struct {
+	o      options
+	lab    *lab.Lab
+	pcap   *os.File
+	begun  time.Time
+	notify chan struct{} // something was seen
+	fail   chan error    // a process died that should not have
+
+	mu      sync.Mutex
+	obs     observation
+	checks  map[string]string // "node check" to its state, as the daemons log it
+	rules   map[string]bool   // node to "its redirect stands"
+	live    live
+	flushed time.Time
+}
+
+// backendMark is put among the packets when a daemon says that it took a backend
+// out, so that this instant too is on the capture's clock.
+type backendMark struct {
+	Event   string `json:"event"`
+	Node    string `json:"node"`
+	Backend string `json:"backend"`
+}
+
+func newWatch(o options) (*watch, error) {
+	w := &watch{o: o, begun: time.Now(), notify: make(chan struct{}, 1), fail: make(chan error, 1),
+		checks: map[string]string{}, rules: map[string]bool{}}
+	w.obs.Setup, w.obs.Victim = o.setup(), victim(o.fault)
+	w.live = live{run: outcome{obs: &w.obs, Results: make([]result, len(virtuals))}.frame()}
+	config := lab.Config{Line: w.line, Ended: w.ended, Packet: w.packet}
+	if o.pcap != "" {
+		f, err := os.Create(o.pcap)
+		if err != nil {
+			return nil, err
+		}
+		w.pcap, config.Pcap = f, f
+	}
+	var err error
+	w.lab, err = lab.New(config)
+	return w, err
+}
+
+func (w *watch) close() {
+	if err := w.lab.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, "failover:", err)
+	}
+	if w.pcap != nil {
+		w.pcap.Close()
+	}
+}
+
+func (w *watch) say(format string, args ...any) {
+	fmt.Printf("%6.1f s  %s\n", time.Since(w.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// line takes a line of a process: a record of the client, or an event of a daemon.
+func (w *watch) line(l lab.Line) {
+	if l.Role == roleLoad {
+		var r load.Record
+		if json.Unmarshal([]byte(l.Text), &r) == nil {
+			w.mu.Lock()
+			w.obs.Requests = append(w.obs.Requests, r)
+			w.mu.Unlock()
+		}
+		return
+	}
+	var e struct {
+		Msg, Name, State, Backend string
+		Up, Stands                bool
+	}
+	if l.Role != roleNode || json.Unmarshal([]byte(l.Text), &e) != nil {
+		return
+	}
+	w.mu.Lock()
+	switch e.Msg {
+	case "check":
+		w.checks[l.Node+" "+e.Name] = e.State
+	case "redirect":
+		w.rules[l.Node] = e.Stands
+	}
+	w.mu.Unlock()
+	if addr, err := netip.ParseAddrPort(e.Backend); e.Msg == "backend" && !e.Up && err == nil {
+		_ = w.lab.Mark(backendMark{"backend", l.Node, nodeOf(addr.Addr())}) // a mark that is missing shows
+	}
+	w.seen()
+}
+
+func (w *watch) seen() {
+	select {
+	case w.notify <- struct{}{}:
+	default:
+	}
+}
+
+// ended takes the end of a process; one that we did not ask for spoils the run.
+func (w *watch) ended(e lab.End) {
+	if e.Asked {
+		return
+	}
+	err := fmt.Errorf("%s on %s ended by itself: %v\n%s", e.Role, e.Node, e.Err, strings.Join(e.Stderr, "\n"))
+	select {
+	case w.fail <- err:
+	default:
+	}
+}
+
+// packet takes what the capture saw.
+func (w *watch) packet(p capture.Packet) {
+	node := w.lab.NodeOf(p.SrcMAC)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch p.Kind {
+	case capture.Advert:
+		a := advert{At: p.At, Node: nodeOf(p.Src), VRID: int(p.VRID), Priority: int(p.Priority)}
+		// Unicast: one packet for each peer; the first one counts.
+		if n := len(w.obs.Adverts); n == 0 || !sameRound(w.obs.Adverts[max(0, n-2*len(nodes)):], a) {
+			w.obs.Adverts = append(w.obs.Adverts, a)
+			w.live.advert(&w.obs, a)
+		}
+	case capture.GratuitousARP:
+		g := announced{At: p.At, Node: w.lab.NodeOf(p.HW), VIP: p.Src.String()}
+		w.obs.Garps = append(w.obs.Garps, g)
+		w.live.garp(&w.obs, g)
+	case capture.EchoReply:
+		host, _ := lab.HostNamed("newcomer")
+		if p.Dst == host.Addr {
+			w.obs.Answers = append(w.obs.Answers, announced{At: p.At, Node: node, VIP: p.Src.String()})
+			break
+		}
+		r := reply{At: p.At, Node: node, VIP: p.Src.String()}
+		w.obs.Replies = append(w.obs.Replies, r)
+		w.live.reply(&w.obs, r)
+	case capture.Mark:
+		w.mark(p)
+	}
+	w.seen()
+}
+
+func sameRound(recent []advert, a advert) bool {
+	return slices.ContainsFunc(recent, func(b advert) bool {
+		return b.Node == a.Node && b.VRID == a.VRID && b.Priority == a.Priority && a.At.Sub(b.At) < 3*time.Millisecond
+	})
+}
+
+func (w *watch) mark(p capture.Packet) {
+	var m lab.Mark
+	var b backendMark
+	if json.Unmarshal([]byte(p.Text), &m) != nil {
+		return
+	}
+	switch m.Event {
+	case "fault":
+		if w.obs.Fault.IsZero() { // the first of a pair counts: keepalived and the daemon beside it
+			w.obs.Fault = p.At
+			w.live.fault(&w.obs)
+		}
+	case "thaw":
+		w.live.print(&w.obs, p.At, timeline.Fault, m.Node+" runs on")
+	case "backend":
+		if json.Unmarshal([]byte(p.Text), &b) == nil {
+			r := removal{At: p.At, Node: b.Node, Backend: b.Backend}
+			w.obs.Removed = append(w.obs.Removed, r)
+			w.live.removed(&w.obs, r)
+		}
+	}
+}
+
+// bringUp starts everything and waits until the first holder has both addresses
+// and all others are fit to take over.
+func (w *watch) bringUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, labTimeout)
+	defer cancel()
+	w.say("building: 3 masters, 2 workers and 2 clients on one switch; %s", w.obs.Setup.describe())
+	for _, m := range masters {
+		for _, role := range []string{standin.RoleAPI, standin.RoleRouter, standin.RoleMCS, standin.RoleDefaultIngress} {
+			if err := w.lab.Start(m, role); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.startNode(firstHolder); err != nil {
+		return err
+	}
+	if err := w.until(ctx, firstHolder+" holds both addresses", func() bool { return w.holdsBoth() }); err != nil {
+		return err
+	}
+	w.say("%s holds both addresses", firstHolder)
+	for _, n := range nodes {
+		if n != firstHolder {
+			if err := w.startNode(n); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.until(ctx, "all checks are good", func() bool { return w.allFit() }); err != nil {
+		return err
+	}
+	if w.o.peer != "" && !wait(ctx, 8*time.Second) { // its scripts follow the checks by three runs
+		return ctx.Err()
+	}
+	w.say("all masters are fit to take over (priorities 68 and 80); the workers run no router and are in Fault")
+	return w.startClients(ctx)
+}
+
+// startNode writes the node's file and starts its daemon, and keepalived beside
+// it where that speaks VRRP.
+func (w *watch) startNode(name string) error {
+	config := nodeConfig(name, w.o.advert, w.o.peer == "")
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(w.lab.Dir(), name+".yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	if err := w.lab.Start(name, roleNode, file); err != nil {
+		return err
+	}
+	if w.o.peer == "" {
+		return nil
+	}
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	scripts := map[string]string{}
+	for _, c := range append(apiChecks, ingressChecks...) {
+		scripts[c.name] = fmt.Sprintf("%s role %s %s %s", self, roleProbe, name, checkURL(c.name))
+	}
+	conf, err := lab.KeepalivedConfig{Node: name, Advert: w.o.advert, Scripts: scripts}.Render()
+	if err != nil {
+		return err
+	}
+	return w.lab.StartKeepalived(name, conf)
+}
+
+func (w *watch) startClients(ctx context.Context) error {
+	c := load.Config{}
+	for _, v := range virtuals {
+		port := "443"
+		if v.Name == "API" {
+			port = "6443"
+		}
+		c.Targets = append(c.Targets, load.Target{Name: v.Target, URL: "https://" + v.Addr + ":" + port + "/"})
+		c.Pings = append(c.Pings, netip.MustParseAddr(v.Addr))
+	}
+	newcomer := load.Config{Pings: c.Pings, PingEvery: 50 * time.Millisecond}
+	for host, config := range map[string]load.Config{"client": c, "newcomer": newcomer} {
+		text, err := json.Marshal(config)
+		if err != nil {
+			return err
+		}
+		if err := w.lab.Start(host, roleLoad, string(text)); err != nil {
+			return err
+		}
+	}
+	err := w.until(ctx, "the client reaches both addresses", func() bool {
+		got := map[string]bool{}
+		for _, r := range w.obs.Replies {
+			got[r.VIP] = true
+		}
+		for _, r := range w.obs.Requests {
+			if r.Error == "" {
+				got[r.Target] = true
+			}
+		}
+		return len(got) == 2*len(virtuals)
+	})
+	if err == nil {
+		w.say("the client pings both addresses every 10 ms and opens a TLS connection to each every 50 ms")
+	}
+	return err
+}
+
+// until waits for a condition on what was seen.
+func (w *watch) until(ctx context.Context, what string, holds func() bool) error {
+	look := time.NewTicker(50 * time.Millisecond) // the kernel's addresses send us no word
+	defer look.Stop()
+	for {
+		w.mu.Lock()
+		ok := holds()
+		w.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w", what, ctx.Err())
+		case err := <-w.fail:
+			return err
+		case <-look.C:
+		case <-w.notify:
+		}
+	}
+}
+
+func (w *watch) holdsBoth() bool {
+	addrs, err := w.lab.NS(firstHolder).Addrs(lab.Interface)
+	if err != nil {
+		return false
+	}
+	for _, v := range virtuals {
+		if !slices.ContainsFunc(addrs, func(p netip.Prefix) bool { return p.Addr().String() == v.Addr }) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *watch) allFit() bool {
+	for _, m := range masters {
+		for _, c := range checksOf(m) {
+			if w.checks[m+" "+c.name] != "online" {
+				return false
+			}
+		}
+	}
+	for _, n := range workers {
+		if w.checks[n+" chk_ingress"] != "offline" {
+			return false
+		}
+	}
+	return true
+}
+
+// breakIt makes the fault. The capture says when.
+func (w *watch) breakIt(fault string) error {
+	on := victim(fault)
+	w.mu.Lock()
+	w.flushed = time.Now()
+	w.mu.Unlock()
+	var both func(node, role string) error
+	switch fault {
+	case "silent":
+		return w.lab.Silent(on)
+	case "carrier":
+		return w.lab.Carrier(on)
+	case "backend":
+		return w.lab.Kill(on, standin.RoleAPI)
+	case "kill":
+		both = w.lab.Kill
+	case "term":
+		both = w.lab.Term
+	case "freeze":
+		both = w.lab.Freeze
+	}
+	return w.daemons(on, both)
+}
+
+// daemons does something to what speaks VRRP on a node, and to vipnode beside it.
+func (w *watch) daemons(on string, do func(node, role string) error) error {
+	var err error
+	if w.o.peer != "" {
+		err = do(on, lab.RoleKeepalived)
+	}
+	return errors.Join(err, do(on, roleNode))
+}
+
+// watchOn lets the run go on for as long as it was asked for.
+func (w *watch) watchOn(ctx context.Context) error {
+	end := time.NewTimer(runLength(w.o.fault, w.o.until))
+	forget := time.NewTicker(50 * time.Millisecond)
+	thaw := time.NewTimer(freezeFor)
+	defer end.Stop()
+	defer forget.Stop()
+	defer thaw.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-w.fail:
+			return err
+		case <-end.C:
+			return nil
+		case <-forget.C:
+			// The newcomer asks anew who has the addresses: any kernel that still has
+			// one answers.
+			if err := w.lab.NS("newcomer").FlushNeighbours(lab.Interface); err != nil {
+				return err
+			}
+		case <-thaw.C:
+			if w.o.fault == "freeze" {
+				if err := w.daemons(victim(w.o.fault), w.lab.Thaw); err != nil {
+					return err
+				}
+			}
+		case <-w.notify:
+		}
+	}
+}
+
+// finish ends the clients and hands out what was seen.
+func (w *watch) finish() (*observation, error) {
+	end := time.Now()
+	for _, host := range []string{"client", "newcomer"} {
+		if err := w.lab.Stop(host, roleLoad, 5*time.Second); err != nil {
+			return nil, err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.obs.Fault.IsZero() {
+		return nil, errors.New("the capture did not see the fault's mark")
+	}
+	obs := w.obs
+	obs.End = end
+	obs.Replies = slices.DeleteFunc(slices.Clone(obs.Replies), func(r reply) bool { return r.At.After(end) })
+	obs.Lost = int(w.lab.Captured().Lost)
+	return &obs, nil
+}
+
+// keepUp prints how to enter each node, until it is interrupted.
+func (w *watch) keepUp(ctx context.Context) error {
+	fmt.Println("The lab is up until you press Ctrl-C. Enter a node with:")
+	for _, h := range lab.Hosts() {
+		enter, err := w.lab.Enter(h.Name)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("  %-9s %-15v %s sh\n", h.Name, h.Addr, enter)
+	}
+	fmt.Println("There, for example: curl -s http://127.0.0.1:9455/status   nft list ruleset   ip address show br-ex")
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-w.fail:
+		return err
+	}
+}
