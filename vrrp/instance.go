@@ -52,8 +52,12 @@ type Event struct {
 }
 
 const (
-	linkPoll  = time.Second  // how often the interface is looked at, apart from news of it
-	linkValid = 3 * linkPoll // how long what was seen may be believed
+	// linkPoll is how often the interface is looked at, apart from news of it.
+	linkPoll = time.Second
+	// linkValid is how long what was seen may be believed. It outlives the usual
+	// down interval: a router that was starved is judged by the protocol first,
+	// and does not say goodbye to those who have replaced it.
+	linkValid = 10 * time.Second
 	minSlack  = 100 * time.Millisecond
 )
 

@@ -32,12 +32,10 @@ type watch struct {
 	notify chan struct{} // something was seen
 	fail   chan error    // a process died that should not have
 
-	mu      sync.Mutex
-	obs     observation
-	checks  map[string]string // "node check" to its state, as the daemons log it
-	rules   map[string]bool   // node to "its redirect stands"
-	live    live
-	flushed time.Time
+	mu     sync.Mutex
+	obs    observation
+	checks map[string]string // "node check" to its state, as the daemons log it
+	live   live
 }
 
 // backendMark is put among the packets when a daemon says that it took a backend
@@ -50,7 +48,7 @@ type backendMark struct {
 
 func newWatch(o options) (*watch, error) {
 	w := &watch{o: o, begun: time.Now(), notify: make(chan struct{}, 1), fail: make(chan error, 1),
-		checks: map[string]string{}, rules: map[string]bool{}}
+		checks: map[string]string{}}
 	w.obs.Setup, w.obs.Victim = o.setup(), victim(o.fault)
 	w.live = live{run: outcome{obs: &w.obs, Results: make([]result, len(virtuals))}.frame()}
 	config := lab.Config{Line: w.line, Ended: w.ended, Packet: w.packet}
@@ -92,19 +90,16 @@ func (w *watch) line(l lab.Line) {
 	}
 	var e struct {
 		Msg, Name, State, Backend string
-		Up, Stands                bool
+		Up                        bool
 	}
 	if l.Role != roleNode || json.Unmarshal([]byte(l.Text), &e) != nil {
 		return
 	}
-	w.mu.Lock()
-	switch e.Msg {
-	case "check":
+	if e.Msg == "check" {
+		w.mu.Lock()
 		w.checks[l.Node+" "+e.Name] = e.State
-	case "redirect":
-		w.rules[l.Node] = e.Stands
+		w.mu.Unlock()
 	}
-	w.mu.Unlock()
 	if addr, err := netip.ParseAddrPort(e.Backend); e.Msg == "backend" && !e.Up && err == nil {
 		_ = w.lab.Mark(backendMark{"backend", l.Node, nodeOf(addr.Addr())}) // a mark that is missing shows
 	}
@@ -224,7 +219,7 @@ func (w *watch) bringUp(ctx context.Context) error {
 	if w.o.peer != "" && !wait(ctx, 8*time.Second) { // its scripts follow the checks by three runs
 		return ctx.Err()
 	}
-	w.say("all masters are fit to take over (priorities 68 and 80); the workers run no router and are in Fault")
+	w.say("all masters are fit to take over (%s); the workers run no router and are in Fault", w.priorities())
 	return w.startClients(ctx)
 }
 
@@ -321,6 +316,21 @@ func (w *watch) until(ctx context.Context, what string, holds func() bool) error
 	}
 }
 
+// priorities tells what the first holder advertises now.
+func (w *watch) priorities() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := map[int]int{}
+	for _, a := range w.obs.Adverts {
+		last[a.VRID] = a.Priority
+	}
+	var out []string
+	for _, v := range virtuals {
+		out = append(out, fmt.Sprintf("%s %d", v.Name, last[v.VRID]))
+	}
+	return "priorities: " + strings.Join(out, ", ")
+}
+
 func (w *watch) holdsBoth() bool {
 	addrs, err := w.lab.NS(firstHolder).Addrs(lab.Interface)
 	if err != nil {
@@ -353,9 +363,6 @@ func (w *watch) allFit() bool {
 // breakIt makes the fault. The capture says when.
 func (w *watch) breakIt(fault string) error {
 	on := victim(fault)
-	w.mu.Lock()
-	w.flushed = time.Now()
-	w.mu.Unlock()
 	var both func(node, role string) error
 	switch fault {
 	case "silent":
@@ -431,6 +438,8 @@ func (w *watch) finish() (*observation, error) {
 	}
 	obs := w.obs
 	obs.End = end
+	// What came while the clients were ending is not part of the run.
+	obs.Adverts = slices.DeleteFunc(slices.Clone(obs.Adverts), func(a advert) bool { return a.At.After(end) })
 	obs.Replies = slices.DeleteFunc(slices.Clone(obs.Replies), func(r reply) bool { return r.At.After(end) })
 	obs.Lost = int(w.lab.Captured().Lost)
 	return &obs, nil
