@@ -218,7 +218,7 @@ func (i *Instance) act(conn transport, now time.Time, priority uint8) {
 	for _, a := range i.actions {
 		switch a.Kind {
 		case SendAdvert:
-			i.send(conn, a.Priority)
+			i.send(conn, now, a.Priority)
 		case Hold:
 			// The token ends later than the lifetime, so that the kernel is given the
 			// whole of it.
@@ -236,8 +236,11 @@ func (i *Instance) act(conn transport, now time.Time, priority uint8) {
 	}
 }
 
-// send sends one advert to every peer, or to the group.
-func (i *Instance) send(conn transport, priority uint8) {
+// send sends one advert, decided on at now, to every peer, or to the group. An
+// advert is a claim about the present: one that was held up for longer than an
+// interval is not sent, as others may hold the address by then and would yield
+// to it, while the next Advance lets go.
+func (i *Instance) send(conn transport, now time.Time, priority uint8) {
 	to := i.cfg.Peers
 	if i.cfg.Multicast {
 		to = []netip.Addr{multicastIPv4}
@@ -248,9 +251,13 @@ func (i *Instance) send(conn transport, priority uint8) {
 	var buf [headerLen + 4*255 + authLen]byte
 	for _, dst := range to {
 		msg, err := advert.AppendBinary(buf[:0], i.cfg.Source, dst)
-		if err == nil && conn == nil {
+		switch {
+		case err != nil:
+		case conn == nil:
 			err = errNoSocket
-		} else if err == nil {
+		case time.Since(now) > i.cfg.Interval:
+			err = errHeldUp
+		default:
 			err = conn.send(dst, msg)
 		}
 		if err != nil {
@@ -264,7 +271,10 @@ func (i *Instance) send(conn transport, priority uint8) {
 	i.mu.Unlock()
 }
 
-var errNoSocket = errors.New("no socket: the interface is gone")
+var (
+	errNoSocket = errors.New("no socket: the interface is gone")
+	errHeldUp   = errors.New("held up for longer than the interval: this process got no CPU time, or a send hung")
+)
 
 // goodbye leaves the virtual router.
 func (i *Instance) goodbye(conn transport) {

@@ -22,7 +22,7 @@ type memConn struct {
 
 	mu     sync.Mutex
 	broken error
-	stuck  chan struct{} // non-nil: send blocks until it is closed
+	stuck  chan struct{} // non-nil: send blocks until it is closed, and then has lost the packet
 	closed bool
 }
 
@@ -44,6 +44,7 @@ func (c *memConn) send(dst netip.Addr, msg []byte) error {
 	c.mu.Unlock()
 	if stuck != nil {
 		<-stuck
+		return errors.New("stuck")
 	}
 	pkt := append(make([]byte, 20), msg...)
 	pkt[0], pkt[3], pkt[8], pkt[9] = 0x45, byte(len(pkt)), 255, protocolVRRP
@@ -164,16 +165,16 @@ func TestInstanceFailover(t *testing.T) {
 }
 
 // A loop that hangs reads Unknown, is replaced, and when it runs again lets go
-// before it looks at anything else.
+// before it looks at anything else: the adverts which it still meant to send
+// would make its successor yield.
 func TestInstanceStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes := startMemNodes(t, memnet.New(time.Millisecond), 2, func(_ int, c *InstanceConfig) { c.Priority = 100 })
+		nodes := startMemNodes(t, memnet.New(time.Millisecond), 3, func(_ int, c *InstanceConfig) { c.Priority = 100 })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		holder, other := nodes[0], nodes[1]
-		if other.Status().State == Active {
-			holder, other = other, holder
-		}
+		// Of equals the highest address holds; the second highest follows it, and is
+		// the last one that the holder sends to.
+		other, holder := nodes[1], nodes[2]
 		require.Equal(t, Active, holder.Status().State)
 
 		stuck := make(chan struct{})
@@ -184,17 +185,20 @@ func TestInstanceStuck(t *testing.T) {
 		require.True(t, other.holds())
 		require.False(t, holder.holds(), "the token that comes with each advert ended")
 		frames := holder.host.frames()
-		close(stuck)
+		since := other.Status().Since
 		holder.conn.mu.Lock()
 		holder.conn.stuck = nil
 		holder.conn.mu.Unlock()
+		close(stuck)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.Equal(t, Backup, holder.Status().State)
 		require.Equal(t, Active, other.Status().State)
+		require.Equal(t, since, other.Status().Since, "its successor never yielded")
 		require.Equal(t, frames, holder.host.frames(), "and announces nothing")
-		holder.finish(t)
-		other.finish(t)
+		for _, n := range nodes {
+			n.finish(t)
+		}
 	})
 }
 
@@ -264,7 +268,7 @@ func TestInstanceSlowConsumer(t *testing.T) {
 		}
 		synctest.Wait()
 		require.True(t, nodes[0].holds(), "the protocol never waited")
-		require.Len(t, nodes[0].events, 1)
+		require.LessOrEqual(t, len(nodes[0].events), 2, "one may have passed before the consumer hung")
 		close(block)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -272,7 +276,7 @@ func TestInstanceSlowConsumer(t *testing.T) {
 		last := events[len(events)-1]
 		require.Equal(t, Active, last.To)
 		require.Positive(t, last.Missed)
-		require.LessOrEqual(t, len(events), eventBoxSize+1)
+		require.LessOrEqual(t, len(events), eventBoxSize+2)
 		for k := 1; k < len(events); k++ {
 			require.Equal(t, events[k-1].To, events[k].From, "no gap between the events")
 		}
