@@ -108,6 +108,7 @@ func TestKernelMarksAmongPackets(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // all of it is queued: Run hands it out and ends
+		require.NoError(t, c.in.SetReadDeadline(time.Unix(1, 0)), "as if ctx had ended before Run read anything")
 		require.NoError(t, c.Run(ctx))
 
 		var seen []string
