@@ -19,9 +19,16 @@ import (
 	"go.uber.org/goleak"
 )
 
+// every is slow enough for a busy machine with the race detector: an open loop
+// that asks faster than it can be answered only piles up requests.
+const every = 20 * time.Millisecond
+
 // run lets Run go on until it has emitted at least n records.
 func run(t *testing.T, n int, c Config) []Record {
 	t.Helper()
+	if c.Timeout == 0 {
+		c.Timeout = time.Minute // no test fails because the machine is busy
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var got []Record
@@ -63,7 +70,7 @@ func TestRecords(t *testing.T) {
 	defer s.Close()
 
 	before := time.Now()
-	got := run(t, 5, Config{Every: time.Millisecond, Targets: []Target{{Name: "api", URL: s.URL + "/readyz"}}})
+	got := run(t, 5, Config{Every: every, Targets: []Target{{Name: "api", URL: s.URL + "/readyz"}}})
 	require.EqualValues(t, len(got), connections.Load(), "each request has a connection of its own")
 	for i, r := range got {
 		require.Equal(t, i, r.Seq)
@@ -71,13 +78,13 @@ func TestRecords(t *testing.T) {
 		require.Empty(t, r.Error)
 		require.Equal(t, 200, r.Status)
 		require.Equal(t, "m1", r.Server)
-		require.Equal(t, time.Duration(i)*time.Millisecond, r.Scheduled.Sub(got[0].Scheduled), "the schedule does not drift")
+		require.Equal(t, time.Duration(i)*every, r.Scheduled.Sub(got[0].Scheduled), "the schedule does not drift")
 		require.False(t, r.Start.Before(r.Scheduled))
 		require.False(t, r.End.Before(r.Start))
 		require.False(t, r.Start.Before(before))
 	}
 
-	for _, r := range run(t, 1, Config{Every: time.Millisecond, Targets: []Target{{URL: s.URL + "/sick"}}}) {
+	for _, r := range run(t, 1, Config{Every: every, Targets: []Target{{URL: s.URL + "/sick"}}}) {
 		require.Equal(t, "503 Service Unavailable", r.Error)
 		require.Equal(t, "m1", r.Server, "a refusal too tells who refused")
 		require.False(t, r.TimedOut)
@@ -96,7 +103,7 @@ func TestOpenLoop(t *testing.T) {
 		}
 		<-all
 	})
-	for _, r := range run(t, together, Config{Every: time.Millisecond, Timeout: time.Minute, Targets: []Target{{URL: s.URL}}}) {
+	for _, r := range run(t, together, Config{Every: every, Timeout: time.Minute, Targets: []Target{{URL: s.URL}}}) {
 		require.Empty(t, r.Error)
 	}
 }
@@ -154,7 +161,7 @@ func TestInFlight(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	s := server(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Server", "m2") })
-	c := Config{Every: time.Millisecond, Targets: []Target{{Name: "api", URL: s.URL}}}
+	c := Config{Every: every, Timeout: time.Minute, Targets: []Target{{Name: "api", URL: s.URL}}}
 	// The configuration travels as JSON too.
 	b, err := json.Marshal(c)
 	require.NoError(t, err)
