@@ -179,8 +179,12 @@ func (o outcome) writeResults(w io.Writer) error {
 			return err
 		}
 		if p.LastAnswer != nil {
-			_, err = fmt.Fprintf(w, "%s         the old kernel answered a newcomer until %v after the fault (lifetime of an address: %v)\n",
-				prefix, round(*p.LastAnswer), o.obs.Setup.Lifetime)
+			ends := fmt.Sprintf("lifetime of an address: %v", o.obs.Setup.Lifetime)
+			if o.obs.Setup.Lifetime == 0 {
+				ends = "addresses have no lifetime"
+			}
+			_, err = fmt.Fprintf(w, "%s         the old kernel answered a newcomer until %v after the fault (%s)\n",
+				prefix, round(*p.LastAnswer), ends)
 			if err != nil {
 				return err
 			}
