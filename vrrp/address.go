@@ -65,13 +65,13 @@ func (c AddressesConfig) validate() (AddressesConfig, error) {
 		faults = append(faults, err)
 	}
 	if len(c.Label) > 15 {
-		faults = append(faults, fmt.Errorf("vrrp: label %q has %d bytes: use at most 15", c.Label, len(c.Label)))
+		faults = append(faults, &ConfigError{"Label", fmt.Errorf("label %q has %d bytes: use at most 15", c.Label, len(c.Label))})
 	}
 	switch c.Protocol {
 	case 0:
 		c.Protocol = DefaultProtocol
 	case 1, 2, 3:
-		faults = append(faults, fmt.Errorf("vrrp: address protocol %d belongs to the kernel: use 4 to 255", c.Protocol))
+		faults = append(faults, &ConfigError{"Protocol", fmt.Errorf("address protocol %d belongs to the kernel: use 4 to 255", c.Protocol)})
 	}
 	return c, errors.Join(faults...)
 }
@@ -80,11 +80,11 @@ func (c AddressesConfig) validate() (AddressesConfig, error) {
 func validateInterfaceName(name string) error {
 	switch {
 	case name == "":
-		return errors.New("vrrp: interface is empty: name the interface that carries the address")
+		return &ConfigError{"Interface", errors.New("interface is empty: name the interface that carries the address")}
 	case len(name) > 15:
-		return fmt.Errorf("vrrp: interface %q has %d bytes: an interface name has at most 15", name, len(name))
+		return &ConfigError{"Interface", fmt.Errorf("interface %q has %d bytes: an interface name has at most 15", name, len(name))}
 	case strings.ContainsAny(name, "/ \t\n\x00"):
-		return fmt.Errorf("vrrp: interface %q: a name has neither space nor slash", name)
+		return &ConfigError{"Interface", fmt.Errorf("interface %q: a name has neither space nor slash", name)}
 	}
 	return nil
 }
@@ -92,17 +92,17 @@ func validateInterfaceName(name string) error {
 // validatePrefixes checks that each prefix is an address that a host can hold.
 func validatePrefixes(prefixes []netip.Prefix) error {
 	if len(prefixes) == 0 {
-		return errors.New("vrrp: no address: name at least one, such as 192.0.2.1/24")
+		return &ConfigError{"Prefixes", errors.New("no address: name at least one, such as 192.0.2.1/24")}
 	}
 	var faults []error
 	seen := make(map[netip.Addr]bool, len(prefixes))
 	for _, p := range prefixes {
 		if why := badPrefix(p); why != "" {
-			faults = append(faults, fmt.Errorf("vrrp: address %v: %s", p, why))
+			faults = append(faults, &ConfigError{"Prefixes", fmt.Errorf("address %v: %s", p, why)})
 			continue
 		}
 		if seen[p.Addr()] {
-			faults = append(faults, fmt.Errorf("vrrp: address %v is named twice", p.Addr()))
+			faults = append(faults, &ConfigError{"Prefixes", fmt.Errorf("address %v is named twice: remove one of the two", p.Addr())})
 		}
 		seen[p.Addr()] = true
 	}

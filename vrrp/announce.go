@@ -61,16 +61,16 @@ func (c AnnounceConfig) validate() (AnnounceConfig, error) {
 	for i, d := range c.Schedule {
 		switch {
 		case d < 0 || d > maxAnnounceOffset:
-			faults = append(faults, fmt.Errorf("vrrp: announce schedule: offset %d is %v: use 0 to %v", i, d, maxAnnounceOffset))
+			faults = append(faults, &ConfigError{"Schedule", fmt.Errorf("announce schedule: offset %d is %v: use 0 to %v", i, d, maxAnnounceOffset)})
 		case i > 0 && d <= c.Schedule[i-1]:
-			faults = append(faults, fmt.Errorf("vrrp: announce schedule: offset %d (%v) does not follow %v: use rising offsets", i, d, c.Schedule[i-1]))
+			faults = append(faults, &ConfigError{"Schedule", fmt.Errorf("announce schedule: offset %d (%v) does not follow %v: use rising offsets", i, d, c.Schedule[i-1])})
 		}
 	}
 	if c.Refresh == 0 {
 		c.Refresh = DefaultRefresh
 	}
 	if c.Refresh > 0 && (c.Refresh < 100*time.Millisecond || c.Refresh > maxAnnounceOffset) {
-		faults = append(faults, fmt.Errorf("vrrp: announce refresh is %v: use 100ms to %v, or a negative value for none", c.Refresh, maxAnnounceOffset))
+		faults = append(faults, &ConfigError{"Refresh", fmt.Errorf("announce refresh is %v: use 100ms to %v, or a negative value for none", c.Refresh, maxAnnounceOffset)})
 	}
 	return c, errors.Join(faults...)
 }

@@ -89,66 +89,82 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// ConfigError is a setting that can't be used. [NewMachine], [NewInstance],
+// [NewAddresses], [NewAnnouncer] and [NewHolder] return one for each such setting,
+// joined.
+type ConfigError struct {
+	Field string // name of the field in the struct that it was set in
+	Err   error  // its value, what is wrong and what to do
+}
+
+// Error tells value, fault and remedy.
+func (e *ConfigError) Error() string { return "vrrp: " + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
 // check returns every fault, each naming its field and the remedy.
 func (c Config) check() error {
 	var errs []error
-	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("vrrp: "+format, args...)) }
+	fault := func(field, format string, args ...any) {
+		errs = append(errs, &ConfigError{field, fmt.Errorf(format, args...)})
+	}
 	if c.VRID == 0 {
-		fault("VRID 0: must be 1 to 255")
+		fault("VRID", "VRID 0: must be 1 to 255")
 	}
 	if c.Version != 2 && c.Version != 3 {
-		fault("version %d: must be 2 or 3", c.Version)
+		fault("Version", "version %d: must be 2 or 3", c.Version)
 	} else if err := checkInterval(c.Version, c.Interval); err != nil {
-		fault("%w", err)
+		fault("Interval", "%w", err)
 	}
 	if !c.Source.Is4() {
-		fault("source %v: needs an IPv4 address of our own", c.Source)
+		fault("Source", "source %v: needs an IPv4 address of our own", c.Source)
 	}
 	if len(c.Addrs) == 0 || len(c.Addrs) > 255 {
-		fault("%d virtual addresses: needs 1 to 255", len(c.Addrs))
+		fault("Addrs", "%d virtual addresses: needs 1 to 255", len(c.Addrs))
 	}
 	for _, a := range c.Addrs {
 		if !a.Is4() {
-			fault("virtual address %v: must be IPv4; IPv6 is not implemented", a)
+			fault("Addrs", "virtual address %v: must be IPv4; IPv6 is not implemented", a)
 		} else if a == c.Source && c.Priority != PriorityOwner {
-			fault("virtual address %v: is also the source; only an owner (priority 255) may own it", a)
+			fault("Addrs", "virtual address %v: is also the source; only an owner (priority 255) may own it", a)
 		}
 	}
 	switch {
 	case len(c.Peers) == 0 && !c.Multicast:
-		fault("no peers: list the other routers for unicast, or set Multicast")
+		fault("Peers", "no peers: list the other routers for unicast, or set Multicast")
 	case len(c.Peers) > 0 && c.Multicast:
-		fault("peers and Multicast: choose one")
+		fault("Peers", "peers and Multicast: choose one")
 	case len(c.Peers) > maxPeers:
-		fault("%d peers: must be at most %d", len(c.Peers), maxPeers)
+		fault("Peers", "%d peers: must be at most %d", len(c.Peers), maxPeers)
 	}
 	for i, p := range c.Peers {
 		switch {
 		case !p.Is4():
-			fault("peer %v: must be IPv4; IPv6 is not implemented", p)
+			fault("Peers", "peer %v: must be IPv4; IPv6 is not implemented", p)
 		case p == c.Source:
-			fault("peer %v: is our own source; list only the others", p)
+			fault("Peers", "peer %v: is our own source; list only the others", p)
 		case slices.Contains(c.Peers[:i], p):
-			fault("peer %v: listed twice", p)
+			fault("Peers", "peer %v: listed twice", p)
 		}
 	}
 	if c.Version == 3 && c.Password != "" {
-		fault("password: version 3 has none; use version 2 or leave it out")
+		fault("Password", "password: version 3 has none; use version 2 or leave it out")
 	}
 	if c.PreemptDelay < 0 {
-		fault("preempt delay %v: must not be negative", c.PreemptDelay)
+		fault("PreemptDelay", "preempt delay %v: must not be negative", c.PreemptDelay)
 	}
 	if c.RankDelay > c.Interval {
-		fault("rank delay %v: must not be above the interval %v", c.RankDelay, c.Interval)
+		fault("RankDelay", "rank delay %v: must not be above the interval %v", c.RankDelay, c.Interval)
 	}
 	if c.Lifetime < 2*time.Second || c.Lifetime%time.Second != 0 || c.Lifetime < 2*c.Interval {
-		fault("lifetime %v: must be whole seconds, at least 2s and two intervals", c.Lifetime)
+		fault("Lifetime", "lifetime %v: must be whole seconds, at least 2s and two intervals", c.Lifetime)
 	}
 	if c.Checksum > ChecksumLegacy {
-		fault("checksum form %d: unknown", c.Checksum)
+		fault("Checksum", "checksum form %d: unknown", c.Checksum)
 	}
 	if err := checkTracks(c.Tracks); err != nil {
-		fault("%w", err)
+		fault("Tracks", "%w", err)
 	}
 	return errors.Join(errs...)
 }

@@ -67,13 +67,13 @@ func (c HolderConfig) validate() (HolderConfig, error) {
 		c.Lifetime = DefaultLifetime
 	}
 	if c.Lifetime < 2*time.Second || c.Lifetime > maxAddrLifetime || c.Lifetime%time.Second != 0 {
-		faults = append(faults, fmt.Errorf("vrrp: holder lifetime %v: use whole seconds from 2s to %v", c.Lifetime, maxAddrLifetime))
+		faults = append(faults, &ConfigError{"Lifetime", fmt.Errorf("holder lifetime %v: use whole seconds from 2s to %v", c.Lifetime, maxAddrLifetime)})
 	}
 	if c.Margin == 0 {
 		c.Margin = DefaultMargin
 	}
 	if c.Margin < 0 || c.Margin > c.Lifetime {
-		faults = append(faults, fmt.Errorf("vrrp: holder margin %v: use more than 0 and at most the lifetime of %v", c.Margin, c.Lifetime))
+		faults = append(faults, &ConfigError{"Margin", fmt.Errorf("holder margin %v: use more than 0 and at most the lifetime of %v", c.Margin, c.Lifetime)})
 	}
 	return c, errors.Join(faults...)
 }

@@ -96,7 +96,7 @@ func NewInstance(c InstanceConfig) (*Instance, error) {
 			c.Addrs = append(c.Addrs, p.Addr())
 		}
 	} else if !slices.EqualFunc(c.Addrs, c.Prefixes, func(a netip.Addr, p netip.Prefix) bool { return a == p.Addr() }) {
-		return nil, fmt.Errorf("vrrp: addresses %v are not those of the prefixes %v: leave Addrs empty", c.Addrs, c.Prefixes)
+		return nil, &ConfigError{"Addrs", fmt.Errorf("addresses %v are not those of the prefixes %v: leave Addrs empty", c.Addrs, c.Prefixes)}
 	}
 	c.Tracks = append(slices.Clone(c.Tracks), Track{Name: linkTrack(c.Interface)})
 	c.Config = c.Config.withDefaults()
