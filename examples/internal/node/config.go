@@ -1,12 +1,8 @@
 package node
 
 import (
-	"errors"
-	"fmt"
 	"maps"
-	"net"
 	"net/netip"
-	"net/url"
 	"slices"
 	"time"
 
@@ -17,7 +13,8 @@ import (
 	"github.com/lastbeat/lastbeat/vrrp"
 )
 
-// Config is the YAML file of a node. Every part but Name may be left out.
+// Config is the YAML file of a node. It has instances, or a balancer, or both;
+// every other part may be left out.
 type Config struct {
 	// Name of the node, for people.
 	Name string `yaml:"name"`
@@ -90,83 +87,9 @@ type Instance struct {
 func Parse(data []byte) (Config, error) {
 	var c Config
 	if err := yamlx.Decode(data, &c); err != nil {
-		return Config{}, err
+		return Config{}, balancerFaults(err)
 	}
 	return c, nil
-}
-
-// fault is what is wrong with a key, in one line.
-func fault(key string, value any, remedy string) error {
-	return fmt.Errorf("%s: %v: %s", key, value, remedy)
-}
-
-// complete fills in the defaults and returns all faults joined.
-func (c Config) complete() (Config, error) {
-	var faults []error
-	add := func(err error) {
-		if err != nil {
-			faults = append(faults, err)
-		}
-	}
-	if c.Status != "" {
-		if _, err := netip.ParseAddrPort(c.Status); err != nil {
-			add(fault("status", c.Status, "write ADDRESS:PORT, such as 127.0.0.1:9455"))
-		}
-	}
-	if c.Redirect != nil {
-		r, err := c.Redirect.complete(c.Balancer != nil)
-		c.Redirect = &r
-		add(err)
-	}
-	c.Checks = slices.Clone(c.Checks)
-	names := map[string]bool{}
-	for i := range c.Checks {
-		key := fmt.Sprintf("checks[%d]", i)
-		if name := c.Checks[i].Name; name == "" || names[name] {
-			add(fault(key+".name", fmt.Sprintf("%q", name), "every check needs a name of its own"))
-		}
-		names[c.Checks[i].Name] = true
-		var err error
-		c.Checks[i], err = c.Checks[i].complete(key, c.Redirect != nil)
-		add(err)
-	}
-	routers := map[string]string{}
-	for i, inst := range c.Instances {
-		key := fmt.Sprintf("instances[%d]", i)
-		if inst.Name != "" {
-			key = "instances." + inst.Name
-		}
-		add(inst.check(key, names))
-		router := fmt.Sprintf("%s/%d", inst.Interface, inst.VRID)
-		if other := routers[router]; other != "" {
-			add(fault(key+".vrid", inst.VRID, fmt.Sprintf("is that of %s on %s too: give each instance of an interface its own", other, inst.Interface)))
-		}
-		routers[router] = key
-	}
-	return c, errors.Join(faults...)
-}
-
-func (r Redirect) complete(balancer bool) (Redirect, error) {
-	if r.Interval == 0 {
-		r.Interval = 6 * time.Second
-	}
-	if r.Rise == 0 {
-		r.Rise = 3
-	}
-	if r.Fall == 0 {
-		r.Fall = 11
-	}
-	var faults []error
-	if !balancer {
-		faults = append(faults, fault("redirect", r.VIPs, "needs the section balancer, to which it redirects"))
-	}
-	if len(r.VIPs) == 0 {
-		faults = append(faults, fault("redirect.vips", "none", "list the virtual addresses"))
-	}
-	if err := r.config().Validate(); err != nil {
-		faults = append(faults, fmt.Errorf("redirect: %w", err))
-	}
-	return r, errors.Join(faults...)
 }
 
 // config is what the kernel is to do.
@@ -178,88 +101,18 @@ func (r Redirect) config() nft.Config {
 	return c
 }
 
-func (c Check) complete(key string, redirect bool) (Check, error) {
-	if c.Interval == 0 {
-		c.Interval = 2 * time.Second
-	}
-	if c.Timeout == 0 {
-		c.Timeout = c.Interval * 95 / 100
-	}
-	if c.Rise == 0 {
-		c.Rise = 3
-	}
-	if c.Fall == 0 {
-		c.Fall = 3
-	}
-	return c, c.Probe.check(key, redirect)
+// health is how the balancer's answers are judged.
+func (r Redirect) health() health.Config {
+	return health.Config{Interval: r.Interval, Rise: r.Rise, Fall: r.Fall}
 }
 
+// health is how the check's probes are judged: the first one is believed at once,
+// as a node that starts has nobody to mislead.
 func (c Check) health() health.Config {
 	return health.Config{Interval: c.Interval, Timeout: c.Timeout, Rise: c.Rise, Fall: c.Fall, Initial: health.InitialFirst}
 }
 
-func (p Probe) check(key string, redirect bool) error {
-	kinds := 0
-	for _, set := range []bool{p.HTTP != "", p.TCP != "", p.Redirect, len(p.All) > 0, len(p.Any) > 0} {
-		if set {
-			kinds++
-		}
-	}
-	var faults []error
-	if kinds != 1 {
-		faults = append(faults, fault(key, fmt.Sprintf("has %d kinds of probe", kinds), "give exactly one of http, tcp, redirect, all, any"))
-	}
-	if u, err := url.Parse(p.HTTP); p.HTTP != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		faults = append(faults, fault(key+".http", p.HTTP, "write a URL such as https://localhost:6443/readyz"))
-	}
-	if _, _, err := net.SplitHostPort(p.TCP); p.TCP != "" && err != nil {
-		faults = append(faults, fault(key+".tcp", p.TCP, "write HOST:PORT, such as localhost:22624"))
-	}
-	if p.Redirect && !redirect {
-		faults = append(faults, fault(key+".redirect", true, "needs the section redirect"))
-	}
-	for i, q := range p.All {
-		faults = append(faults, q.check(fmt.Sprintf("%s.all[%d]", key, i), redirect))
-	}
-	for i, q := range p.Any {
-		faults = append(faults, q.check(fmt.Sprintf("%s.any[%d]", key, i), redirect))
-	}
-	return errors.Join(faults...)
-}
-
-// check finds what is wrong in terms of the file; the rest is for vrrp to say.
-func (i Instance) check(key string, checks map[string]bool) error {
-	var faults []error
-	if i.Name == "" {
-		faults = append(faults, fault(key+".name", `""`, "every instance needs a name"))
-	}
-	for _, track := range slices.Sorted(maps.Keys(i.Tracks)) {
-		if !checks[track] {
-			faults = append(faults, fault(key+".tracks", track, "is no check: name it in the section checks"))
-		}
-	}
-	if _, err := vrrp.NewInstance(i.config()); err != nil {
-		for _, line := range Lines(err) {
-			faults = append(faults, fmt.Errorf("%s: %w", key, line))
-		}
-	}
-	return errors.Join(faults...)
-}
-
-// Lines takes joined errors apart: one line for each fault.
-func Lines(err error) []error {
-	if start, ok := err.(*StartError); ok {
-		return Lines(start.Err)
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var out []error
-		for _, e := range joined.Unwrap() {
-			out = append(out, Lines(e)...)
-		}
-		return out
-	}
-	return []error{err}
-}
+func (i Instance) key() string { return "instances." + i.Name }
 
 func (i Instance) config() vrrp.InstanceConfig {
 	return vrrp.InstanceConfig{

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -12,29 +11,38 @@ import (
 	"github.com/lastbeat/lastbeat/nft"
 )
 
+// table is what a redirect needs of the kernel. [nft.Table] is it.
+type table interface {
+	Apply(ctx context.Context, cfg nft.Config) (nft.Result, error)
+	Renew(ctx context.Context) error
+	RenewEvery() time.Duration
+	Verify(ctx context.Context) error
+	Remove(ctx context.Context) error
+	Counters(ctx context.Context) ([]nft.Counters, error)
+	Status() nft.Status
+}
+
 // redirect keeps the rule in the kernel while the balancer has a live backend.
 type redirect struct {
-	cfg   Redirect
-	table *nft.Table
-	judge *health.Machine // of the balancer's answers
-	alive func() bool     // the balancer's answer
+	cfg   Redirect // complete
+	table table
+	alive func() bool // the balancer's answer
 	log   *slog.Logger
 
 	mu     sync.Mutex
+	judge  *health.Machine // of the balancer's answers
 	wanted bool
-	err    error // of the last change or renewal
+	since  time.Time // of wanted
+	asked  time.Time // when the balancer was last asked
+	err    error     // of the last change
 }
 
-func newRedirect(cfg Redirect, alive func() bool, log *slog.Logger) (*redirect, error) {
-	table, err := nft.New(nft.Options{})
+func newRedirect(cfg Redirect, t table, alive func() bool, log *slog.Logger) (*redirect, error) {
+	judge, err := health.NewMachine(cfg.health())
 	if err != nil {
-		return nil, err
+		return nil, healthFaults("redirect", err)
 	}
-	judge, err := health.NewMachine(health.Config{Interval: cfg.Interval, Rise: cfg.Rise, Fall: cfg.Fall})
-	if err != nil {
-		return nil, fmt.Errorf("redirect: %w", err)
-	}
-	return &redirect{cfg: cfg, table: table, judge: judge, alive: alive, log: log}, nil
+	return &redirect{cfg: cfg, table: t, judge: judge, alive: alive, log: log}, nil
 }
 
 var errNoBackend = errors.New("the balancer has no live backend")
@@ -46,33 +54,43 @@ func (r *redirect) run(ctx context.Context) error {
 	renew := time.NewTicker(r.table.RenewEvery())
 	defer ask.Stop()
 	defer renew.Stop()
-	for {
+	r.begin(time.Now())
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			r.set(false, nil)
-			return r.table.Remove(last)
 		case <-ask.C:
 			r.ask(ctx)
 		case <-renew.C:
 			r.renew(ctx)
 		}
 	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	r.want(false, nil)
+	return r.table.Remove(last)
 }
 
-// ask judges one answer of the balancer.
+func (r *redirect) begin(now time.Time) {
+	r.mu.Lock()
+	r.since, r.asked = now, now
+	r.mu.Unlock()
+}
+
+// ask judges one answer of the balancer. What the last change could not do is
+// tried again.
 func (r *redirect) ask(ctx context.Context) {
 	result := health.Result{Outcome: health.Good}
 	if !r.alive() {
 		result = health.Result{Outcome: health.Bad, Detail: errNoBackend.Error()}
 	}
-	r.judge.Observe(time.Now(), result)
-	want := r.judge.At(time.Now()).State == health.Online
+	now := time.Now()
 	r.mu.Lock()
-	had := r.wanted
+	r.judge.Observe(now, result)
+	r.asked = now
+	want := r.judge.At(now).State == health.Online
+	settled := want == r.wanted && r.err == nil
 	r.mu.Unlock()
-	if want != had {
+	if !settled {
 		r.apply(ctx, want)
 	}
 }
@@ -84,10 +102,11 @@ func (r *redirect) apply(ctx context.Context, stand bool) {
 		cfg = r.cfg.config()
 	}
 	res, err := r.table.Apply(ctx, cfg)
-	r.set(stand, err)
+	r.want(stand, err)
 	switch {
+	case ctx.Err() != nil: // run takes it out
 	case err != nil:
-		r.log.Error("redirect", "stands", false, "err", err)
+		r.log.Error("redirect", "wanted", stand, "err", err)
 	case stand:
 		r.log.Info("redirect", "stands", true, "rules", len(cfg.Redirects))
 		for _, c := range res.Conflicts {
@@ -104,7 +123,7 @@ func (r *redirect) renew(ctx context.Context) {
 	wanted := r.wanted
 	r.mu.Unlock()
 	if !wanted {
-		return
+		return // it ends by itself
 	}
 	if err := r.table.Renew(ctx); err != nil && ctx.Err() == nil {
 		r.log.Warn("redirect repaired", "reason", err)
@@ -112,9 +131,12 @@ func (r *redirect) renew(ctx context.Context) {
 	}
 }
 
-func (r *redirect) set(wanted bool, err error) {
+func (r *redirect) want(stand bool, err error) {
 	r.mu.Lock()
-	r.wanted, r.err = wanted, err
+	if r.wanted != stand {
+		r.since = time.Now()
+	}
+	r.wanted, r.err = stand, err
 	r.mu.Unlock()
 }
 
@@ -130,4 +152,26 @@ func (r *redirect) verify(ctx context.Context) error {
 		return errNoBackend
 	}
 	return r.table.Verify(ctx)
+}
+
+// status tells whether the rule stands: what the kernel said if it should, else
+// what the balancer's answers led to, which is true until two were missed.
+func (r *redirect) status(now time.Time) Verdict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	end := r.asked.Add(2*r.cfg.Interval + time.Second)
+	switch {
+	case r.wanted:
+		st := r.table.Status()
+		v := Verdict{st.State.String(), st.Since, st.ValidUntil, st.Reason.String()}
+		if r.err != nil {
+			v.Reason += ": " + r.err.Error()
+		}
+		return v
+	case r.asked.IsZero():
+		return Verdict{State: "unknown", Reason: "not started"}
+	case !now.Before(end):
+		return Verdict{State: "unknown", Since: end, Reason: "the balancer was not asked in time"}
+	}
+	return Verdict{"absent", r.since, end, r.judge.At(now).Reason.String()}
 }

@@ -6,14 +6,16 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/lastbeat/lastbeat/examples/internal/balancer"
+	"github.com/lastbeat/lastbeat/health"
 	"github.com/lastbeat/lastbeat/nft"
 )
 
-// Verdict is a statement with its end.
+// Verdict is a statement with its end. One that was not renewed in time has the
+// state unknown.
 type Verdict struct {
 	State      string    `json:"state"`
 	Since      time.Time `json:"since"`
@@ -55,31 +57,13 @@ func (n *Node) Status(ctx context.Context) Status {
 	n.mu.Unlock()
 	s := Status{Name: config.Name, Instances: map[string]Router{}, Checks: map[string]Verdict{}}
 	for _, i := range config.Instances {
-		r := n.routers[i.Name]
-		st, held := r.Status(), r.Addresses()
-		router := Router{
-			Verdict:   Verdict{st.State.String(), st.Since, st.ValidUntil, st.Reason.String()},
-			Priority:  st.Priority,
-			Addresses: Verdict{held.State.String(), held.Since, held.ValidUntil, held.Reason},
-			Discarded: r.Stats().DiscardedTotal(),
-		}
-		if st.Holder.IsValid() {
-			router.Holder = st.Holder.String()
-		}
-		if err := errors.Join(r.Err(), held.Err); err != nil {
-			router.Fault = err.Error()
-		}
-		for _, p := range i.Addresses {
-			router.VIPs = append(router.VIPs, p.String())
-		}
-		s.Instances[i.Name] = router
+		s.Instances[i.Name] = n.router(i)
 	}
 	for name, c := range n.monitor.Snapshot() {
 		s.Checks[name] = Verdict{c.State.String(), c.Since, c.ValidUntil, c.Reason.String()}
 	}
 	if n.redirect != nil {
-		st := n.redirect.table.Status()
-		s.Redirect = &Rule{Verdict: Verdict{st.State.String(), st.Since, st.ValidUntil, st.Reason.String()}}
+		s.Redirect = &Rule{Verdict: n.redirect.status(time.Now())}
 		if counters, err := n.redirect.table.Counters(ctx); err == nil {
 			s.Redirect.Counters = counters
 		}
@@ -91,32 +75,72 @@ func (n *Node) Status(ctx context.Context) Status {
 	return s
 }
 
-// serveStatus answers /status with everything and /check/NAME with 200 or 503.
-func (n *Node) serveStatus(ctx context.Context, l net.Listener) error {
+func (n *Node) router(i Instance) Router {
+	r := n.routers[i.Name]
+	st, held := r.Status(), r.Addresses()
+	out := Router{
+		Verdict:   Verdict{st.State.String(), st.Since, st.ValidUntil, st.Reason.String()},
+		Priority:  st.Priority,
+		Addresses: Verdict{held.State.String(), held.Since, held.ValidUntil, held.Reason},
+		Discarded: r.Stats().DiscardedTotal(),
+		VIPs:      make([]string, 0, len(i.Addresses)),
+	}
+	if st.Holder.IsValid() {
+		out.Holder = st.Holder.String()
+	}
+	if err := errors.Join(r.Err(), held.Err); err != nil {
+		out.Fault = err.Error()
+	}
+	for _, p := range i.Addresses {
+		out.VIPs = append(out.VIPs, p.String())
+	}
+	return out
+}
+
+// handler answers /status with everything and /check/NAME with 200 or 503.
+func (n *Node) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		out := json.NewEncoder(w)
 		out.SetIndent("", "  ")
-		_ = out.Encode(n.Status(r.Context())) // the reader has left
+		_ = out.Encode(n.Status(r.Context())) // fails only when nobody listens any more
 	})
 	mux.HandleFunc("GET /check/{name}", func(w http.ResponseWriter, r *http.Request) {
 		s, ok := n.monitor.Status(r.PathValue("name"))
 		switch {
 		case !ok:
 			http.NotFound(w, r)
-		case !strings.EqualFold(s.State.String(), "online"):
+		case s.State != health.Online:
 			http.Error(w, s.State.String()+": "+s.Reason.String(), http.StatusServiceUnavailable)
 		default:
 			_, _ = w.Write([]byte("online\n"))
 		}
 	})
 	mux.Handle("GET /{$}", http.RedirectHandler("/status", http.StatusSeeOther))
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { srv.Close() })
-	defer stop()
-	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	return mux
+}
+
+// serveStatus serves the status page until ctx ends.
+func (n *Node) serveStatus(ctx context.Context, l net.Listener) error {
+	const patience = 2 * time.Second
+	server := &http.Server{Handler: n.handler(), ReadTimeout: patience, WriteTimeout: patience}
+	server.SetKeepAlivesEnabled(false)
+	ctx, stop := context.WithCancel(ctx)
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		<-ctx.Done()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if server.Shutdown(last) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(l)
+	stop()
+	closing.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
 	}
-	return nil
+	return err
 }

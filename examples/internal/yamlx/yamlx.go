@@ -39,7 +39,7 @@ func Decode(data []byte, into any) error {
 	err = decoder.Decode(into)
 	mistyped, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {
-		return err // of a type's own UnmarshalText, or nil
+		return explainAddress(err, &root)
 	}
 	var faults []error
 	for _, text := range mistyped.Errors {
@@ -53,6 +53,31 @@ var (
 	wrongType  = regexp.MustCompile("(?s)^line (\\d+): cannot unmarshal (\\S+)(?: `(.*)`)? into (.*)$")
 	twice      = regexp.MustCompile(`^line (\d+): mapping key "(.*)" already defined at line (\d+)$`)
 )
+
+// badAddress is what package netip says of a text that is no address.
+var badAddress = regexp.MustCompile(`^(?:ParseAddr|netip\.(ParsePrefix))\("(.*?)"\): `)
+
+// explainAddress says where an address is wrong. Errors of other types' own
+// UnmarshalText are left as they are, and so is nil.
+func explainAddress(err error, root *yaml.Node) error {
+	if err == nil {
+		return nil
+	}
+	m := badAddress.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	var line int
+	path := find(root, func(_, v *yaml.Node) bool {
+		line = v.Line
+		return v.Kind == yaml.ScalarNode && v.Value == m[2]
+	})
+	want := "an address such as 192.0.2.1"
+	if m[1] != "" {
+		want = "an address with the length of its network, such as 192.0.2.1/24"
+	}
+	return fmt.Errorf("line %d: %s %s: give %s", line, path, m[2], want)
+}
 
 // wanted describes values of Go types to people who do not know Go.
 var wanted = map[string]string{

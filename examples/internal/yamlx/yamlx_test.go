@@ -2,6 +2,7 @@ package yamlx
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -22,6 +23,9 @@ type config struct {
 		Port int `yaml:"port"`
 	} `yaml:"nodes"`
 	Odd odd `yaml:"odd"`
+
+	Source netip.Addr     `yaml:"source"`
+	VIPs   []netip.Prefix `yaml:"vips"`
 }
 
 type odd int
@@ -49,18 +53,21 @@ func TestFaults(t *testing.T) {
 		"out of range":     {"check:\n  fall: 256\n", "line 2: check.fall 256: give a whole number within its range"},
 		"time with no unit": {"every: 5\n",
 			"line 1: every 5: give a time such as 5s or 500ms"},
-		"two on a line":    {"check: {fall: x, after: y}\n", "line 1: check.fall x: give a whole number within its range\nline 1: check.after y: give a time such as 5s or 500ms"},
-		"bool":             {"on: maybe\n", "line 1: on maybe: give true or false"},
-		"list for text":    {"name: [a]\n", "line 1: name is of another kind: give text"},
-		"text for list":    {"hosts: a\n", "line 1: hosts a: give a list"},
-		"text for keys":    {"check: a\n", "line 1: check a: give keys and values below it"},
-		"item":             {"hosts:\n- a\n- [b]\n", "line 3: hosts[1] is of another kind: give text"},
-		"a list as a file": {"- a\n", "line 1: document is of another kind: give keys and values below it"},
-		"twice":            {"name: a\nname: b\n", "line 2: name: key stands in line 1 already: remove one of the two"},
-		"syntax":           {"name: a\ncount: 1: 2\n", "line 2: mapping values are not allowed in this context: correct the YAML syntax"},
-		"two documents":    {"name: a\n---\nname: b\n", "there is a second document: keep only the first, and remove the line --- between them"},
-		"type's own":       {"odd: 2\n", "odd 2: is even"},
-		"unknown and bad":  {"nmae: b\ncount: x\n", "line 1: nmae: no such key: correct its spelling or remove it\nline 2: count x: give a whole number within its range"},
+		"two on a line":       {"check: {fall: x, after: y}\n", "line 1: check.fall x: give a whole number within its range\nline 1: check.after y: give a time such as 5s or 500ms"},
+		"bool":                {"on: maybe\n", "line 1: on maybe: give true or false"},
+		"list for text":       {"name: [a]\n", "line 1: name is of another kind: give text"},
+		"text for list":       {"hosts: a\n", "line 1: hosts a: give a list"},
+		"text for keys":       {"check: a\n", "line 1: check a: give keys and values below it"},
+		"item":                {"hosts:\n- a\n- [b]\n", "line 3: hosts[1] is of another kind: give text"},
+		"a list as a file":    {"- a\n", "line 1: document is of another kind: give keys and values below it"},
+		"twice":               {"name: a\nname: b\n", "line 2: name: key stands in line 1 already: remove one of the two"},
+		"syntax":              {"name: a\ncount: 1: 2\n", "line 2: mapping values are not allowed in this context: correct the YAML syntax"},
+		"two documents":       {"name: a\n---\nname: b\n", "there is a second document: keep only the first, and remove the line --- between them"},
+		"type's own":          {"odd: 2\n", "odd 2: is even"},
+		"address":             {"name: a\nsource: 192.0.2.256\n", "line 2: source 192.0.2.256: give an address such as 192.0.2.1"},
+		"prefix":              {"vips:\n- 192.0.2.1/24\n- 192.0.2.2\n", "line 3: vips[1] 192.0.2.2: give an address with the length of its network, such as 192.0.2.1/24"},
+		"prefix, bad address": {"vips: [192.0.2.x/24]\n", "line 1: vips[0] 192.0.2.x/24: give an address with the length of its network, such as 192.0.2.1/24"},
+		"unknown and bad":     {"nmae: b\ncount: x\n", "line 1: nmae: no such key: correct its spelling or remove it\nline 2: count x: give a whole number within its range"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.EqualError(t, Decode([]byte(c.text), new(config)), c.want)
