@@ -27,15 +27,17 @@ func TestKernelPriorities(t *testing.T) {
 				"add rule inet fault in tcp dport 9444 reject with tcp reset")
 		}
 		unblock := func() { r.run(r.nft, "delete table inet fault") }
+		dead := func(backend int) { // what changes no priority must have been noticed all the same
+			d.until("a dead backend", func(s node.Status) bool { return s.Balancer.Backends[backend].State == "offline" })
+		}
 		for _, c := range []struct {
 			name         string
 			fail, repair func()
 			api, ingress uint8
 			fault        string
 		}{
-			{"nothing", func() {}, func() {}, 68, 80, ""},
-			{"a backend", r.other.stop, r.other.start, 68, 80, ""},
-			{"the local API server", r.api.stop, r.api.start, 68, 80, ""},
+			{"a backend", func() { r.other.stop(); dead(1) }, r.other.start, 68, 80, ""},
+			{"the local API server", func() { r.api.stop(); dead(0) }, r.api.start, 68, 80, ""},
 			{"the balancer's ready port", block, unblock, 48, 80, ""},
 			{"machine config server", r.mcs.stop, r.mcs.start, 65, 80, ""},
 			{"balancer and API server", func() { block(); r.api.stop() }, func() { unblock(); r.api.start() }, 43, 80, ""},
