@@ -172,3 +172,26 @@ func TestLongPassword(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{`instances.API: password has 13 bytes: only the first 8 go on the wire, "hj4h5_ap"`}, n.Warnings())
 }
+
+// What the README shows is a file that works.
+func TestReadme(t *testing.T) {
+	data, err := os.ReadFile("../../vipnode/README.md")
+	require.NoError(t, err)
+	_, section, ok := strings.Cut(string(data), "## The file\n")
+	require.True(t, ok)
+	var text strings.Builder
+	for line := range strings.Lines(section) {
+		if code, ok := strings.CutPrefix(line, "    "); ok {
+			text.WriteString(code)
+		} else if strings.TrimSpace(line) != "" {
+			break
+		}
+	}
+	config, err := Parse([]byte(text.String()))
+	require.NoError(t, err)
+	config.Balancer.MaxConn = 10 // whatever the limit here
+	n, err := New(config, nil)
+	require.NoError(t, err)
+	require.Empty(t, n.Warnings())
+	require.Len(t, config.Checks, 4)
+}
