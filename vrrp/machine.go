@@ -206,7 +206,7 @@ func (m *Machine) wait(now time.Time, intervals int, why Reason) {
 func (m *Machine) heardAsActive(now time.Time, src netip.Addr, a Advert) {
 	switch {
 	case a.Priority == 0:
-		m.send(now, m.priority)
+		m.claim(now)
 	case a.Priority > m.priority || a.Priority == m.priority && src.Compare(m.cfg.Source) > 0:
 		m.stats.Yielded++
 		// Nothing of ours may be announced from here on. The last advert makes the
@@ -221,7 +221,7 @@ func (m *Machine) heardAsActive(now time.Time, src netip.Addr, a Advert) {
 		// an interval, or a rival that is deaf would make us flood the network.
 		m.stats.Reasserted++
 		m.reactAt = now.Add(m.cfg.Interval)
-		m.send(now, m.priority)
+		m.claim(now)
 		m.emit(Action{Kind: Announce, Reason: Reason{Cause: RivalHeard, Peer: src}})
 	}
 }
@@ -234,8 +234,7 @@ func (m *Machine) Advance(now time.Time) {
 	m.touch(now)
 	switch {
 	case m.state == Active && !now.Before(m.advertAt):
-		m.send(now, m.priority)
-		m.hold(now)
+		m.claim(now)
 	case m.state == Backup && !now.Before(m.downAt):
 		if late := now.Sub(m.downAt); late > m.interval && !m.doubted {
 			// We were not there to hear anybody. Listen once more before we believe
@@ -390,7 +389,15 @@ func (m *Machine) leave(now time.Time) {
 	m.emit(Action{Kind: LetGo})
 }
 
-// hold renews the claim for as long as the others let it stand.
+// claim sends an advert and renews the addresses with it. Reactions renew as well:
+// each puts off the next advert that is due, so that a peer that provokes them
+// often enough would otherwise let the addresses end.
+func (m *Machine) claim(now time.Time) {
+	m.send(now, m.priority)
+	m.hold(now)
+}
+
+// hold renews the addresses for their lifetime.
 func (m *Machine) hold(now time.Time) {
 	m.emit(Action{Kind: Hold, Until: now.Add(m.cfg.Lifetime)})
 }

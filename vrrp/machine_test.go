@@ -283,6 +283,28 @@ func TestRivalsDoNotMakeUsFlood(t *testing.T) {
 	require.LessOrEqual(t, r.Stats().Reasserted, uint64(2))
 }
 
+// Each reaction to a peer puts off the advert that was due. The addresses, which
+// end unless they are renewed, must not pay for it.
+func TestReactionsRenewTheAddresses(t *testing.T) {
+	for name, priority := range map[string]uint8{"goodbyes": 0, "a deaf rival's adverts": 10} {
+		t.Run(name, func(t *testing.T) {
+			r := active(t, nil)
+			until := r.now.Add(5 * time.Second)
+			for range 20 {
+				r.after(time.Second)
+				r.hear(lowAddr, priority)
+				r.Advance(r.now)
+				for _, a := range r.AppendActions(nil) {
+					if a.Kind == vrrp.Hold {
+						until = a.Until
+					}
+				}
+				require.Equal(t, r.now.Add(5*time.Second), until)
+			}
+		})
+	}
+}
+
 // https://github.com/acassen/keepalived/issues/166: the winner of a duel announces
 // again, although the loser had already gone.
 func TestWinnerAnnouncesAfterTheLosersLastAdvert(t *testing.T) {
@@ -291,7 +313,7 @@ func TestWinnerAnnouncesAfterTheLosersLastAdvert(t *testing.T) {
 	loser.hear(ownAddr, 68)
 	require.Equal(t, "let go, advert 68, Active>Backup (192.0.2.22 has the better claim)", loser.did())
 	winner.hear(lowAddr, 68)
-	require.Equal(t, "advert 68, announce", winner.did())
+	require.Equal(t, "advert 68, hold 5s, announce", winner.did())
 }
 
 // https://github.com/acassen/keepalived/issues/2066: a machine that was not

@@ -174,7 +174,7 @@ func TestRFC9568(t *testing.T) {
 			r := active(t, nil)
 			r.after(300 * ms)
 			r.hear(lowAddr, 0)
-			require.Equal(t, "advert 68", r.did())
+			require.Equal(t, "advert 68, hold 5s", r.did())
 			require.Equal(t, r.now.Add(time.Second), r.Deadline())
 		})
 		for name, rival := range map[string]struct {
@@ -202,7 +202,7 @@ func TestRFC9568(t *testing.T) {
 				r := active(t, nil)
 				r.after(100 * ms)
 				r.hear(rival.src, rival.priority)
-				require.Equal(t, "advert 68, announce", r.did())
+				require.Equal(t, "advert 68, hold 5s, announce", r.did())
 				require.Equal(t, vrrp.Active, r.state())
 			})
 		}
