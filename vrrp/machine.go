@@ -82,11 +82,13 @@ func (m *Machine) Start(now time.Time) {
 }
 
 // Shutdown goes back to Initialize. An active router says goodbye with
-// priority 0, so that the next one waits only for its skew.
+// priority 0, so that the next one waits only for its skew; one that others must
+// have replaced by now leaves in silence.
 func (m *Machine) Shutdown(now time.Time) {
 	if m.state == Initialize {
 		return
 	}
+	m.touch(now)
 	m.leave(now)
 	m.move(now, Initialize, Reason{Cause: Stopped})
 }

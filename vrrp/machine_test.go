@@ -401,6 +401,15 @@ func TestStarvedHolderDoesNotSayGoodbye(t *testing.T) {
 		"Backup>Fault (vital was not renewed)", r.did())
 }
 
+// The same when it is stopped as the first thing after its sleep.
+func TestStarvedHolderShutsDownInSilence(t *testing.T) {
+	r := active(t, nil)
+	r.after(20 * time.Second)
+	r.Shutdown(r.now)
+	require.Equal(t, "let go, Active>Backup (did not run for longer than the others wait), "+
+		"Backup>Initialize (shut down)", r.did())
+}
+
 // The goodbye of a router that is not the holder changes nothing.
 func TestGoodbyeOfAnother(t *testing.T) {
 	r := started(t, nil)
