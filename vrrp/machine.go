@@ -250,11 +250,13 @@ func (m *Machine) Advance(now time.Time) {
 }
 
 // touch brings the machine up to date with the passing of time, before an input
-// is looked at. An arrival time may lie before the last call.
+// is looked at. An arrival time may lie before the last call; time does not run
+// backwards for that, or a track report that has ended would be true again.
 func (m *Machine) touch(now time.Time) {
-	if now.After(m.seen) {
-		m.seen = now
+	if now.Before(m.seen) {
+		now = m.seen
 	}
+	m.seen = now
 	// First what our own absence means: a router that others have replaced must
 	// not say goodbye because its checks stood still as well.
 	m.checkStarved(now)

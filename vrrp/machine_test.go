@@ -131,6 +131,21 @@ func TestTrackNotRenewed(t *testing.T) {
 	require.EqualValues(t, 68, r.Status(r.now).Priority)
 }
 
+// A packet that had arrived before a report ended, and is handed in after, does
+// not bring the report back to life: an owner would take the addresses at once.
+func TestTrackStaysExpired(t *testing.T) {
+	r := started(t, func(c *vrrp.Config) { c.Priority, c.Tracks = 255, []vrrp.Track{{"vital", 0}} })
+	require.NoError(t, r.Report(r.now, "vital", true, t0.Add(time.Second)))
+	require.Equal(t, vrrp.Active, r.state())
+	r.until(time.Second)
+	require.Equal(t, vrrp.Fault, r.state())
+	r.did()
+	pkt := wrapIPv4(t, r.Machine.Advert(100), highAddr, ownAddr, 255)
+	require.Equal(t, vrrp.Accepted, r.Receive(r.now.Add(-ms), pkt))
+	require.Empty(t, r.did())
+	require.Equal(t, vrrp.Fault, r.state())
+}
+
 func TestFault(t *testing.T) {
 	vital := func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{"vital", 0}} }
 	t.Run("until the first report", func(t *testing.T) {
