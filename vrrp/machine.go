@@ -32,6 +32,7 @@ type Machine struct {
 	seen     time.Time // the last input
 	downAt   time.Time // Backup: when we take over
 	downWhy  Reason    // Backup: why we will then take over
+	slept    bool      // Backup: the wait was slept through in part
 	doubted  bool      // Backup: the silence was already questioned once
 	advertAt time.Time // Active: when the next advert is due
 	sentAt   time.Time // Active: when the last advert was sent
@@ -200,7 +201,7 @@ func (m *Machine) follow(now time.Time, src netip.Addr, a Advert) {
 // wait sets the down timer: a number of intervals, and our skew and rank.
 func (m *Machine) wait(now time.Time, intervals int, why Reason) {
 	m.downWhy = why
-	m.doubted = false
+	m.slept, m.doubted = false, false
 	m.downAt = now.Add(time.Duration(intervals)*m.interval +
 		skew(m.cfg.Version, m.priority, m.interval) + m.rankDelay())
 }
@@ -238,11 +239,12 @@ func (m *Machine) Advance(now time.Time) {
 	case m.state == Active && !now.Before(m.advertAt):
 		m.claim(now)
 	case m.state == Backup && !now.Before(m.downAt):
-		if late := now.Sub(m.downAt); late > m.interval && !m.doubted {
+		if (m.slept || now.Sub(m.downAt) > m.interval) && !m.doubted {
 			// We were not there to hear anybody. Listen once more before we believe
-			// our own silence.
+			// our own silence, and only once: who is always late must not wait for ever.
 			m.stats.Starved++
 			m.probation(now)
+			m.doubted = true
 			return
 		}
 		m.becomeActive(now, m.downWhy)
@@ -255,6 +257,10 @@ func (m *Machine) Advance(now time.Time) {
 func (m *Machine) touch(now time.Time) {
 	if now.Before(m.seen) {
 		now = m.seen
+	}
+	// We asked to be called within an interval.
+	if now.Sub(m.seen) > 2*m.cfg.Interval {
+		m.slept = true
 	}
 	m.seen = now
 	// First what our own absence means: a router that others have replaced must
@@ -273,13 +279,14 @@ func (m *Machine) checkStarved(now time.Time) {
 	m.emit(Action{Kind: LetGo})
 	m.move(now, Backup, Reason{Cause: Starved})
 	m.holder = netip.Addr{}
+	// That now may be a packet's time of arrival, long past: the silence since then
+	// is still to be doubted.
 	m.probation(now)
 }
 
 // probation waits for whoever may be active to be heard once.
 func (m *Machine) probation(now time.Time) {
 	m.wait(now, 1, Reason{Cause: HeardNobody, Peer: m.holder})
-	m.doubted = true
 }
 
 // claimEnds is when an equal that has not heard us for so long takes over.

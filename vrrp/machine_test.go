@@ -343,6 +343,31 @@ func TestStarvedBackupDoubtsItself(t *testing.T) {
 	require.Equal(t, vrrp.Backup, r.state())
 	require.EqualValues(t, 1, r.Stats().Starved)
 
+	t.Run("also when it wakes just after its down timer", func(t *testing.T) {
+		r := started(t, nil)
+		r.hear(highAddr, 100)
+		r.after(3735 * ms) // a suspended machine receives nothing: the holder may be there
+		r.Advance(r.now)
+		require.Equal(t, vrrp.Backup, r.state())
+		require.EqualValues(t, 1, r.Stats().Starved)
+	})
+	t.Run("also when it wakes just before", func(t *testing.T) {
+		r := started(t, nil)
+		r.hear(highAddr, 100)
+		r.after(3700 * ms)
+		r.Advance(r.now)
+		r.next()
+		require.Equal(t, vrrp.Backup, r.state())
+		require.EqualValues(t, 1, r.Stats().Starved)
+	})
+	t.Run("but not for being a little late", func(t *testing.T) {
+		r := started(t, nil)
+		for r.state() == vrrp.Backup {
+			r.now = r.Deadline().Add(900 * ms)
+			r.Advance(r.now)
+		}
+		require.Zero(t, r.Stats().Starved)
+	})
 	t.Run("and hears the holder within an interval", func(t *testing.T) {
 		r.after(900 * ms)
 		r.hear(highAddr, 100)
@@ -370,6 +395,32 @@ func TestStarvedBackupDoubtsItself(t *testing.T) {
 	})
 }
 
+// A router that is later every time than its interval is long is still a router:
+// it takes addresses that nobody else holds, keeps them, and leaves others alone.
+func TestAlwaysLate(t *testing.T) {
+	fast := func(c *vrrp.Config) { c.Version, c.Password, c.Interval = 3, "", 10*ms }
+	late := func(r *rig, until time.Duration, each func()) {
+		for r.now.Before(t0.Add(until)) {
+			each()
+			r.now = r.Deadline().Add(12 * ms)
+			r.Advance(r.now)
+		}
+	}
+	r := started(t, fast)
+	late(r, 10*time.Second, func() {})
+	require.Equal(t, vrrp.Active, r.state())
+	require.EqualValues(t, 1, r.Stats().BecameActive)
+
+	r = started(t, fast)
+	heard := t0
+	late(r, 10*time.Second, func() {
+		for ; !heard.After(r.now); heard = heard.Add(10 * ms) {
+			r.Receive(heard, wrapIPv4(t, r.Machine.Advert(100), highAddr, ownAddr, 255))
+		}
+	})
+	require.Zero(t, r.Stats().BecameActive)
+}
+
 // https://github.com/acassen/keepalived/issues/2235: a holder that did not run
 // for longer than the others wait has lost the addresses, whatever it remembers.
 func TestStarvedHolderLetsGo(t *testing.T) {
@@ -394,6 +445,22 @@ func TestStarvedHolderLetsGo(t *testing.T) {
 		}
 		require.Equal(t, 1734375*time.Microsecond, r.now.Sub(woken))
 		require.Contains(t, r.did(), "announce")
+	})
+	t.Run("and listens, whatever arrived while it slept", func(t *testing.T) {
+		r := active(t, nil)
+		slept := r.now
+		r.after(10 * time.Second)
+		for at := 3800 * ms; at < 10*time.Second; at += time.Second {
+			pkt := wrapIPv4(t, r.Machine.Advert(10), lowAddr, ownAddr, 255) // a weaker successor
+			require.Equal(t, vrrp.Accepted, r.Receive(slept.Add(at), pkt))
+		}
+		r.Advance(r.now)
+		woken := r.now
+		require.Equal(t, vrrp.Backup, r.state())
+		for r.state() == vrrp.Backup {
+			r.next()
+		}
+		require.Equal(t, 1734375*time.Microsecond, r.now.Sub(woken))
 	})
 	t.Run("but not after a short sleep", func(t *testing.T) {
 		r := active(t, nil)
@@ -508,9 +575,13 @@ func FuzzMachine(f *testing.F) {
 			case 1:
 				now = now.Add(time.Duration(a)*10*ms + time.Duration(b)*time.Second/8)
 				m.Advance(now)
+				if at := m.Deadline(); state != vrrp.Initialize {
+					require.True(t, at.After(now), "what is due is done: a loop would spin")
+				}
 			case 2:
 				src := []netip.Addr{lowAddr, highAddr, ownAddr}[a%3]
-				m.Receive(now, wrapIPv4(t, m.Advert(b), src, ownAddr, 255))
+				arrival := now.Add(-time.Duration(a) * 10 * ms)
+				m.Receive(arrival, wrapIPv4(t, m.Advert(b), src, ownAddr, 255))
 			case 3:
 				name := []string{"vital", "bonus", "none"}[a%3]
 				_ = m.Report(now, name, b%2 == 0, now.Add(time.Duration(b)*100*ms))

@@ -80,6 +80,7 @@ func (r *rig) next() {
 	require.False(r.t, at.Before(r.now), "the deadline %v lies in the past", at.Sub(t0))
 	r.now = at
 	r.Advance(r.now)
+	require.True(r.t, r.Deadline().After(r.now), "what is due is done: a loop would spin")
 }
 
 // until runs the machine on time up to d after t0.
