@@ -168,8 +168,8 @@ func (m *Machine) heard(now time.Time, src netip.Addr, a Advert) {
 
 func (m *Machine) heardAsBackup(now time.Time, src netip.Addr, a Advert) {
 	switch {
-	case a.Priority == 0 && m.holder.IsValid() && src != m.holder:
-		// A goodbye of somebody whom we do not follow: the holder is still there.
+	case a.Priority == 0 && m.downWhy.Peer.IsValid() && src != m.downWhy.Peer:
+		// A goodbye of somebody whom we do not wait for: the holder is still there.
 	case a.Priority == 0:
 		m.holder = src
 		m.wait(now, 0, Reason{Cause: HolderLeft, Peer: src})

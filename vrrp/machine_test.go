@@ -500,6 +500,23 @@ func TestGoodbyeOfAnother(t *testing.T) {
 	r.hear(lowAddr, 0)
 	require.Equal(t, before, r.Deadline())
 	require.Equal(t, highAddr, r.Status(r.now).Holder)
+
+	t.Run("also when a weaker one claims the addresses in between", func(t *testing.T) {
+		r := started(t, nil)
+		r.hear(highAddr, 100)
+		r.hear(lowAddr, 10)
+		r.hear(lowAddr, 0)
+		r.until(3734 * ms)
+		require.Equal(t, vrrp.Backup, r.state())
+		r.hear(lowAddr, 10)
+		r.hear(highAddr, 0)
+		require.Equal(t, "192.0.2.23 left with priority 0", func() string {
+			for r.state() == vrrp.Backup {
+				r.next()
+			}
+			return r.Status(r.now).Reason.String()
+		}())
+	})
 }
 
 // A status that nobody renews reads Unknown, whatever the machine last was.
