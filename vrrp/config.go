@@ -43,7 +43,8 @@ type Config struct {
 	// the wire, in the clear. Empty: no authentication.
 	Password string
 
-	// NoPreempt leaves the addresses with a living router of lower priority.
+	// NoPreempt leaves the addresses with a living router of lower priority. The
+	// owner preempts all the same (RFC 9568, Section 6.1).
 	NoPreempt bool
 	// PreemptDelay is how long a router of lower priority is left alone after it
 	// was first heard. Default 0.

@@ -177,7 +177,7 @@ func (m *Machine) heardAsBackup(now time.Time, src netip.Addr, a Advert) {
 		// An equal one stays whatever its address: nobody preempts an equal.
 		m.preemptFrom = time.Time{}
 		m.follow(now, src, a)
-	case m.cfg.NoPreempt:
+	case m.cfg.NoPreempt && m.priority != PriorityOwner: // an owner always preempts (RFC 9568, Section 6.1)
 		m.follow(now, src, a)
 	default:
 		if m.preemptFrom.IsZero() {

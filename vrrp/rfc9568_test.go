@@ -141,6 +141,17 @@ func TestRFC9568(t *testing.T) {
 			}
 			require.Equal(t, vrrp.Backup, r.state())
 		})
+		t.Run("an owner preempts always", func(t *testing.T) {
+			r := started(t, func(c *vrrp.Config) { c.Priority, c.NoPreempt = 255, true })
+			r.hear(highAddr, 255) // another owner: a mistake, but not for ever
+			require.Equal(t, vrrp.Backup, r.state())
+			for i := range 4 {
+				r.until(time.Duration(i) * time.Second)
+				r.hear(lowAddr, 254)
+			}
+			r.next()
+			require.Equal(t, vrrp.Active, r.state())
+		})
 		t.Run("the active router's interval is adopted", func(t *testing.T) {
 			r := started(t, v3)
 			r.hear(highAddr, 100, func(a *vrrp.Advert) { a.Interval = 2 * time.Second })
