@@ -52,7 +52,7 @@ type Config struct {
 
 	// RankDelay is added to the down interval for each router that was last heard
 	// with our own priority and would win the tie, twice at most. Default a
-	// hundredth of Interval; negative: none, as RFC 9568 has it.
+	// hundredth of Interval, in version 2 10ms; negative: none, as RFC 9568 has it.
 	RankDelay time.Duration
 
 	// Checksum is the form sent in version 3; every form is accepted.

@@ -55,9 +55,10 @@
 //     1 s and 5 s, then each 60 s.
 //   - Unicast packets are accepted from listed peers and with TTL 255 only.
 //   - An empty list of peers is an error.
-//   - A router of equal priority waits a hundredth of an interval longer for each
-//     one with a higher address that it has heard at its own priority. That can
-//     invert priorities that differ by less than 6; RankDelay -1 turns it off.
+//   - A router of equal priority waits a hundredth of an interval (version 2: of a
+//     second) longer for each one with a higher address that it has heard at its
+//     own priority, twice at most. That can invert priorities that differ by less
+//     than 6; RankDelay -1 turns it off.
 //   - A goodbye (priority 0) of a router that is not the followed one does not
 //     shorten a backup's wait.
 //   - A VIP removed by somebody else is added again instead of given up.

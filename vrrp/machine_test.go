@@ -276,6 +276,23 @@ func TestRankDelay(t *testing.T) {
 		highAddr: 68, netip.MustParseAddr("192.0.2.24"): 68, netip.MustParseAddr("192.0.2.25"): 68,
 	}, more), "never more than two steps")
 
+	t.Run("it outweighs no difference of 6 in priority", func(t *testing.T) {
+		for _, tt := range []struct {
+			version  uint8
+			interval time.Duration
+		}{{2, time.Second}, {2, 255 * time.Second}, {3, 10 * ms}, {3, 40950 * ms}} {
+			fit := func(priority uint8) func(c *vrrp.Config) {
+				return func(c *vrrp.Config) {
+					c.Version, c.Interval, c.Priority = tt.version, tt.interval, priority
+					if more(c); tt.version == 3 {
+						c.Password = ""
+					}
+				}
+			}
+			waits := takeover(t, map[netip.Addr]uint8{highAddr: 68, netip.MustParseAddr("192.0.2.24"): 68}, fit(68))
+			require.Less(t, waits, takeover(t, nil, fit(62)), "version %d, %v", tt.version, tt.interval)
+		}
+	})
 	t.Run("the lost holder does not count", func(t *testing.T) {
 		r := started(t, nil)
 		r.hear(highAddr, 68)

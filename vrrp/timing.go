@@ -6,13 +6,18 @@ import (
 )
 
 // skew is how much longer a router of lower priority waits (RFC 9568,
-// Section 6.1). In version 2 it does not depend on the interval (RFC 3768,
 // Section 6.1).
 func skew(version, priority uint8, interval time.Duration) time.Duration {
+	return time.Duration(256-int(priority)) * skewInterval(version, interval) / 256
+}
+
+// skewInterval is what the skew is a part of. In version 2 it does not depend on
+// the interval (RFC 3768, Section 6.1).
+func skewInterval(version uint8, interval time.Duration) time.Duration {
 	if version == 2 {
-		interval = time.Second
+		return time.Second
 	}
-	return time.Duration(256-int(priority)) * interval / 256
+	return interval
 }
 
 // downInterval is the silence after which a router of this priority takes the
@@ -31,15 +36,16 @@ func defaultLifetime(version uint8, interval time.Duration) time.Duration {
 
 // rankDelay spreads routers of equal priority, so that they do not all claim the
 // addresses in the same instant: one step for each router that would win the tie
-// against us, as far as we know of any. It stays below one step of priority for
-// priorities that differ by 6 or more.
+// against us, as far as we know of any. By default it stays below the difference
+// that 6 steps of priority make.
 func (m *Machine) rankDelay() time.Duration {
 	if m.cfg.RankDelay < 0 {
 		return 0
 	}
 	step := m.cfg.RankDelay
 	if step == 0 {
-		step = m.cfg.Interval / 100
+		// As the skew, of which it must stay a small part.
+		step = skewInterval(m.cfg.Version, m.cfg.Interval) / 100
 	}
 	limit := 2 * step
 	var delay time.Duration
