@@ -15,29 +15,28 @@ import (
 
 const (
 	recvBuffer = 1 << 18 // room for a freeze of many seconds
+	// drainLimit is more than the kernel's queue can hold: it grants twice
+	// recvBuffer, and counts more than 512 bytes for each packet.
+	drainLimit = 1024
 	tosCS6     = 0xc0    // internetwork control, as keepalived sends it
 )
 
-// rawConn is a raw socket bound to an interface.
+// rawConn is a raw socket bound to an interface. Packets stay in the kernel's
+// queue until they are drained: it is bounded, and stamps them.
 type rawConn struct {
 	file   *os.File // non-blocking, known to the runtime's poller
 	sys    syscall.RawConn
 	source netip.Addr
 	index  int
 	signal chan struct{}
-	done   chan struct{} // closed when the reader has ended
+	done   chan struct{} // closed when the waiter has ended
 
-	mu      sync.Mutex
-	queue   []stamped // read by the reader, not yet handed over
-	drained time.Time // when the socket was last seen empty
-	err     error     // why nothing can be received any more
+	drained time.Time // when the queue was last seen empty
 	buf     [4096]byte
 	oob     [128]byte
-}
 
-type stamped struct {
-	at  time.Time
-	pkt []byte
+	mu  sync.Mutex
+	err error // why arrivals are no longer waited for
 }
 
 // dialRaw opens a socket for adverts on an interface. It fails with ErrNoInterface,
@@ -55,15 +54,25 @@ func dialRaw(ifname string, source netip.Addr, multicast bool) (transport, error
 		unix.Close(fd)
 		return nil, connError(ifname, err)
 	}
-	c := &rawConn{
-		file: os.NewFile(uintptr(fd), "vrrp:"+ifname), source: source, index: ifi.Index,
-		signal: make(chan struct{}, 1), done: make(chan struct{}), drained: time.Now(),
-	}
-	if c.sys, err = c.file.SyscallConn(); err != nil {
-		c.file.Close()
+	c, err := newRawConn(fd, source, ifi.Index)
+	if err != nil {
 		return nil, connError(ifname, err)
 	}
-	go c.read()
+	return c, nil
+}
+
+// newRawConn takes over the non-blocking socket fd.
+func newRawConn(fd int, source netip.Addr, index int) (*rawConn, error) {
+	c := &rawConn{
+		file: os.NewFile(uintptr(fd), "vrrp"), source: source, index: index,
+		signal: make(chan struct{}, 1), done: make(chan struct{}), drained: time.Now(),
+	}
+	var err error
+	if c.sys, err = c.file.SyscallConn(); err != nil {
+		c.file.Close()
+		return nil, err
+	}
+	go c.await()
 	return c, nil
 }
 
@@ -94,31 +103,43 @@ func setupRaw(fd int, ifi *net.Interface, multicast bool) error {
 
 func (c *rawConn) ready() <-chan struct{} { return c.signal }
 
-// read waits for packets and takes them off the socket, so that arrivals wake
-// the driver. It ends when the socket is closed or broken.
-func (c *rawConn) read() {
+// await wakes the driver at each arrival, until the socket is closed.
+func (c *rawConn) await() {
 	defer close(c.done)
-	err := c.sys.Read(func(fd uintptr) (stop bool) {
-		c.mu.Lock()
-		c.receive(int(fd))
-		broken := c.err != nil
-		c.mu.Unlock()
-		select {
-		case c.signal <- struct{}{}:
-		default:
-		}
-		return broken // else wait for more
+	err := c.sys.Read(func(uintptr) (done bool) {
+		c.wake()
+		return false // wait for the next
 	})
-	if err != nil {
-		c.mu.Lock()
-		c.err = errors.Join(c.err, err)
-		c.mu.Unlock()
+	c.mu.Lock()
+	c.err = err
+	c.mu.Unlock()
+	c.wake()
+}
+
+func (c *rawConn) wake() {
+	select {
+	case c.signal <- struct{}{}:
+	default:
 	}
 }
 
-// receive takes everything off the socket. The caller holds mu.
-func (c *rawConn) receive(fd int) {
-	for {
+// drain hands over all that had arrived when it was called. In a flood it leaves
+// the rest for the next call, so that the driver's own work gets its turn.
+func (c *rawConn) drain(receive func(time.Time, []byte)) error {
+	c.mu.Lock()
+	err := c.err
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if ctlErr := c.sys.Control(func(fd uintptr) { err = c.receive(int(fd), receive) }); ctlErr != nil {
+		return ctlErr
+	}
+	return err
+}
+
+func (c *rawConn) receive(fd int, receive func(time.Time, []byte)) error {
+	for range drainLimit {
 		n, oobn, _, _, err := unix.Recvmsg(fd, c.buf[:], c.oob[:], unix.MSG_DONTWAIT)
 		now := time.Now()
 		switch {
@@ -126,20 +147,21 @@ func (c *rawConn) receive(fd int) {
 			continue
 		case errors.Is(err, unix.EAGAIN):
 			c.drained = now
-			return
+			return nil
 		case errors.Is(err, unix.ENETDOWN):
 			// The interface went down; the socket works again when it comes back.
 			continue
 		case err != nil:
-			c.err = os.NewSyscallError("recvmsg", err)
-			return
+			return os.NewSyscallError("recvmsg", err)
 		}
 		at := now
 		if stamp, ok := kernelStamp(c.oob[:oobn]); ok {
 			at = arrival(now, stamp, c.drained)
 		}
-		c.queue = append(c.queue, stamped{at, append([]byte(nil), c.buf[:n]...)})
+		receive(at, c.buf[:n])
 	}
+	c.wake()
+	return nil
 }
 
 // kernelStamp finds the time at which the kernel received the packet.
@@ -156,24 +178,6 @@ func kernelStamp(oob []byte) (time.Time, bool) {
 		}
 	}
 	return time.Time{}, false
-}
-
-// drain looks at the socket itself too: the reader may not have run yet, and a
-// down timer must not be believed before.
-func (c *rawConn) drain(receive func(time.Time, []byte)) error {
-	c.mu.Lock()
-	if c.err == nil {
-		if err := c.sys.Control(func(fd uintptr) { c.receive(int(fd)) }); err != nil {
-			c.err = err
-		}
-	}
-	queue, err := c.queue, c.err
-	c.queue = nil
-	c.mu.Unlock()
-	for _, s := range queue {
-		receive(s.at, s.pkt)
-	}
-	return err
 }
 
 // send sends from the configured source, whatever the routes say.

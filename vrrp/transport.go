@@ -10,9 +10,9 @@ import (
 type transport interface {
 	// ready is signalled when packets may be waiting.
 	ready() <-chan struct{}
-	// drain hands over every packet that has arrived, oldest first, with its time
-	// of arrival. A packet is valid only during the call. A returned error means
-	// that nothing can be received any more.
+	// drain hands over every packet that has arrived before the call, oldest first,
+	// with its time of arrival. A packet is valid only during the call. A returned
+	// error means that nothing can be received any more.
 	drain(receive func(arrival time.Time, packet []byte)) error
 	// send sends a VRRP message; the IP header is the transport's.
 	send(dst netip.Addr, msg []byte) error
