@@ -18,7 +18,7 @@ const (
 	// drainLimit is more than the kernel's queue can hold: it grants twice
 	// recvBuffer, and counts more than 512 bytes for each packet.
 	drainLimit = 1024
-	tosCS6     = 0xc0    // internetwork control, as keepalived sends it
+	tosCS6     = 0xc0 // internetwork control, as keepalived sends it
 )
 
 // rawConn is a raw socket bound to an interface. Packets stay in the kernel's

@@ -54,9 +54,10 @@ type Event struct {
 const (
 	// linkPoll is how often the interface is looked at, apart from news of it.
 	linkPoll = time.Second
-	// linkValid is how long what was seen may be believed. It outlives the usual
-	// down interval: a router that was starved is judged by the protocol first,
-	// and does not say goodbye to those who have replaced it.
+	// linkValid is how long what was seen may be believed, or five intervals if
+	// that is longer. It outlives the down interval: a router that was starved is
+	// judged by the protocol first, and does not say goodbye to those who have
+	// replaced it.
 	linkValid = 10 * time.Second
 	minSlack  = 100 * time.Millisecond
 )
@@ -84,6 +85,8 @@ type Instance struct {
 	actions   []Action
 	linkIndex int
 	linkErr   error
+	linkSeen  bool   // the interface was looked at since the socket failed
+	connErr   error  // why there is no socket
 	sendErr   error  // of the last round
 	sendErrs  uint64 // in all
 }
@@ -198,9 +201,7 @@ func (i *Instance) step(conn transport) (due time.Time, broken bool) {
 	if conn != nil {
 		err := conn.drain(func(at time.Time, pkt []byte) { i.m.Receive(at, pkt) })
 		if broken = err != nil; broken {
-			// Not to be able to receive is Fault, not silence.
-			i.linkErr = err
-			i.report(time.Now(), false)
+			i.lost(err)
 		}
 	}
 	now := time.Now()
@@ -286,28 +287,38 @@ func (i *Instance) goodbye(conn transport) {
 	i.act(conn, now, 0)
 }
 
-// redial opens a new socket when the interface was made anew: the old one
-// belongs to an interface that no longer exists, and so does its multicast
-// membership.
+// redial opens a new socket when the old one has failed, or when the interface was
+// made anew: the old one belongs to an interface that no longer exists, and so
+// does its multicast membership. After a fault it tries again once the interface
+// was looked at anew.
 func (i *Instance) redial(conn transport, index int) (transport, int) {
 	i.mu.Lock()
-	wanted, err := i.linkIndex, i.linkErr
+	wanted := i.linkIndex
+	due := i.linkErr == nil && (wanted != index || conn == nil) && (i.connErr == nil || i.linkSeen)
 	i.mu.Unlock()
-	if err != nil || wanted == index && conn != nil {
+	if !due {
 		return conn, index
 	}
 	fresh, err := i.dial()
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	if err != nil {
-		i.mu.Lock()
-		i.linkErr = err
-		i.report(time.Now(), false)
-		i.mu.Unlock()
+		i.lost(err)
 		return conn, index
 	}
+	i.connErr = nil
+	i.report(time.Now())
 	if conn != nil {
 		_ = conn.close() // it belongs to an interface that is gone
 	}
 	return fresh, wanted
+}
+
+// lost notes that there is no socket: not to be able to receive is Fault, not
+// silence, however well the interface looks. The caller holds mu.
+func (i *Instance) lost(err error) {
+	i.connErr, i.linkSeen = err, false
+	i.report(time.Now())
 }
 
 // watchLink looks at the interface now and then, and at every news of it.
@@ -332,7 +343,7 @@ func (i *Instance) watchLink(ctx context.Context) {
 	tick := time.NewTicker(linkPoll)
 	defer tick.Stop()
 	for {
-		_ = i.lookAtLink() // kept in linkErr
+		_ = i.lookAtLink() // it has told the machine
 		select {
 		case <-ctx.Done():
 			return
@@ -345,16 +356,18 @@ func (i *Instance) watchLink(ctx context.Context) {
 func (i *Instance) lookAtLink() error {
 	index, err := i.link()
 	i.mu.Lock()
-	i.linkIndex, i.linkErr = index, err
-	i.report(time.Now(), err == nil)
+	i.linkIndex, i.linkErr, i.linkSeen = index, err, true
+	i.report(time.Now())
 	i.mu.Unlock()
 	i.poke()
 	return err
 }
 
 // report hands the interface's fitness to the machine. The caller holds mu.
-func (i *Instance) report(now time.Time, up bool) {
-	_ = i.m.Report(now, linkTrack(i.cfg.Interface), up, now.Add(linkValid)) // the track is our own
+func (i *Instance) report(now time.Time) {
+	up := i.linkErr == nil && i.connErr == nil
+	until := now.Add(max(linkValid, 5*i.cfg.Interval))
+	_ = i.m.Report(now, linkTrack(i.cfg.Interface), up, until) // the track is our own
 }
 
 func (i *Instance) poke() {
@@ -405,10 +418,10 @@ func (i *Instance) Stats() Stats {
 	return s
 }
 
-// Err returns why the interface is unfit or the last round of adverts could not
-// be sent, nil when all is well.
+// Err returns why the interface is unfit, the socket is lost or the last round of
+// adverts could not be sent, nil when all is well.
 func (i *Instance) Err() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return errors.Join(i.linkErr, i.sendErr)
+	return errors.Join(i.linkErr, i.connErr, i.sendErr)
 }

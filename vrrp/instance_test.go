@@ -72,6 +72,8 @@ type memNode struct {
 
 	mu      sync.Mutex
 	linkErr error
+	dialErr error
+	dials   int
 	events  []Event
 	block   chan struct{} // non-nil: OnEvent blocks until it is closed
 }
@@ -106,6 +108,12 @@ func startMemNodes(t *testing.T, network *memnet.Net, n int, edit func(i int, c 
 		require.NoError(t, err)
 		inst.holder.addrs, inst.holder.ann = node.host, node.host
 		inst.dial = func() (transport, error) {
+			node.mu.Lock()
+			defer node.mu.Unlock()
+			node.dials++
+			if node.dialErr != nil {
+				return nil, node.dialErr
+			}
 			node.conn = &memConn{port: network.Port(cfg.Source), source: cfg.Source}
 			return node.conn, nil
 		}
@@ -249,6 +257,60 @@ func TestInstanceLinkFault(t *testing.T) {
 			n.finish(t)
 		}
 	})
+}
+
+// A socket that cannot be opened anew is Fault for as long as that lasts, however
+// well the interface looks; and it is not tried more often than that is looked at.
+func TestInstanceCannotRedial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := startMemNodes(t, memnet.New(0), 1, func(_ int, c *InstanceConfig) {
+			c.Priority, c.Interval, c.Peers = PriorityOwner, 10*time.Millisecond, []netip.Addr{memAddr(9)}
+		})[0]
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.True(t, node.holds())
+		node.mu.Lock()
+		node.dialErr, node.dials = errors.New("no buffers"), 0
+		node.events = nil
+		node.mu.Unlock()
+		node.conn.mu.Lock()
+		node.conn.broken = errors.New("broken socket")
+		node.conn.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, Fault, node.Status().State)
+		require.Len(t, node.events, 1, "and stays there")
+		require.ErrorContains(t, node.Err(), "no buffers")
+		require.InDelta(t, 10, node.dials, 2)
+		node.mu.Lock()
+		node.dialErr = nil
+		node.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.True(t, node.holds())
+		require.NoError(t, node.Err())
+		node.finish(t)
+	})
+}
+
+// A frozen router of a long interval is judged by the protocol as well, not by
+// its own watch of the interface, which was frozen with it.
+func TestInstanceLinkWatchOutlivesTheDownInterval(t *testing.T) {
+	cfg := (*memNode)(nil).cfg0()
+	cfg.Interval = 40 * time.Second
+	i, err := NewInstance(cfg)
+	require.NoError(t, err)
+	now := time.Now()
+	i.m.Start(now)
+	i.report(now)
+	for i.m.Status(now).State == Backup {
+		now = i.m.Deadline()
+		i.report(now)
+		i.m.Advance(now)
+	}
+	i.m.AppendActions(nil)
+	i.m.Advance(now.Add(3 * time.Minute))
+	require.Equal(t, Starved, i.m.AppendActions(nil)[1].Reason.Cause)
 }
 
 // https://github.com/acassen/keepalived/issues/211: a consumer that hangs delays
