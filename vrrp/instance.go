@@ -94,12 +94,13 @@ type Instance struct {
 // NewInstance returns all faults of the configuration joined. It opens nothing.
 func NewInstance(c InstanceConfig) (*Instance, error) {
 	c.Prefixes = slices.Clone(c.Prefixes)
+	var addrsErr error
 	if len(c.Addrs) == 0 {
 		for _, p := range c.Prefixes {
 			c.Addrs = append(c.Addrs, p.Addr())
 		}
 	} else if !slices.EqualFunc(c.Addrs, c.Prefixes, func(a netip.Addr, p netip.Prefix) bool { return a == p.Addr() }) {
-		return nil, &ConfigError{"Addrs", fmt.Errorf("addresses %v are not those of the prefixes %v: leave Addrs empty", c.Addrs, c.Prefixes)}
+		addrsErr = &ConfigError{"Addrs", fmt.Errorf("addresses %v are not those of the prefixes %v: leave Addrs empty", c.Addrs, c.Prefixes)}
 	}
 	c.Tracks = append(slices.Clone(c.Tracks), Track{Name: linkTrack(c.Interface)})
 	c.Config = c.Config.withDefaults()
@@ -108,7 +109,7 @@ func NewInstance(c InstanceConfig) (*Instance, error) {
 		Interface: c.Interface, Prefixes: c.Prefixes, Label: c.Label, Protocol: c.Protocol, Adopt: c.Adopt,
 		Lifetime: c.Lifetime, Announce: c.Announce, Reply: c.Reply, OnEvent: c.OnAddress,
 	})
-	if err := errors.Join(err, holderErr); err != nil {
+	if err := errors.Join(addrsErr, err, holderErr); err != nil {
 		return nil, err
 	}
 	i := &Instance{cfg: c, m: m, holder: holder, wake: make(chan struct{}, 1), events: newEventBox()}
@@ -378,8 +379,11 @@ func (i *Instance) poke() {
 }
 
 // Report says that a track is up or down, and until when that may be believed;
-// see [Machine.Report].
+// see [Machine.Report]. Of the interface's own track only the instance may.
 func (i *Instance) Report(name string, up bool, validUntil time.Time) error {
+	if name == linkTrack(i.cfg.Interface) {
+		return fmt.Errorf("%w: %q is the instance's own: report under another name", ErrTrack, name)
+	}
 	i.mu.Lock()
 	err := i.m.Report(time.Now(), name, up, validUntil)
 	i.mu.Unlock()

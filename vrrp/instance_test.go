@@ -387,9 +387,28 @@ func TestInstanceConfigFaults(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	cfg := (*memNode)(nil).cfg0()
-	cfg.Addrs = []netip.Addr{memAddr(5)}
+	cfg.Addrs, cfg.VRID = []netip.Addr{memAddr(5)}, 0
 	_, err = NewInstance(cfg)
 	require.ErrorContains(t, err, "leave Addrs empty")
+	require.ErrorContains(t, err, "VRID")
+}
+
+func TestInstanceReport(t *testing.T) {
+	cfg := (*memNode)(nil).cfg0()
+	cfg.Tracks = []Track{{Name: "bonus", Weight: 20}}
+	i, err := NewInstance(cfg)
+	require.NoError(t, err)
+	soon := time.Now().Add(time.Hour)
+	require.NoError(t, i.Report("bonus", true, soon))
+	require.EqualValues(t, 120, i.Status().Priority)
+	require.ErrorIs(t, i.Report("nonsense", true, soon), ErrTrack)
+	require.ErrorIs(t, i.Report("interface eth0", true, soon), ErrTrack, "nobody but the instance looks at its interface")
+
+	require.NoError(t, i.SetTracks([]Track{{Name: "bonus", Weight: 30}}))
+	require.EqualValues(t, 130, i.Status().Priority)
+	require.ErrorContains(t, i.SetTracks([]Track{{Name: "interface eth0"}}), "named twice")
+	i.m.Start(time.Now())
+	require.Equal(t, "interface eth0", i.Status().Reason.Track, "the interface's own track stays")
 }
 
 // A kernel stamp is taken for what it is: a wall clock that may have been set.
