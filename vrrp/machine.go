@@ -105,7 +105,7 @@ func (m *Machine) Receive(now time.Time, packet []byte) Discard {
 	}
 	m.scratch = p.Advert.Addrs // keep the room that it may have grown to
 	m.stats.Received++
-	if !slices.Equal(p.Advert.Addrs, m.cfg.Addrs) {
+	if !sameAddrs(p.Advert.Addrs, m.cfg.Addrs) {
 		m.stats.AddrMismatches++
 	}
 	if m.state == Initialize {
@@ -114,6 +114,12 @@ func (m *Machine) Receive(now time.Time, packet []byte) Discard {
 	m.touch(now)
 	m.heard(now, p.Src, p.Advert)
 	return Accepted
+}
+
+// sameAddrs compares as sets: nothing in the protocol orders the addresses.
+func sameAddrs(a, b []netip.Addr) bool {
+	return slices.Equal(a, b) || len(a) == len(b) &&
+		!slices.ContainsFunc(a, func(addr netip.Addr) bool { return !slices.Contains(b, addr) })
 }
 
 // accept is the list of receive checks (RFC 9568, Section 7.1), in its order.

@@ -282,6 +282,13 @@ func TestRFC9568(t *testing.T) {
 			require.Equal(t, vrrp.Accepted, d)
 			require.EqualValues(t, 1, r.Stats().AddrMismatches)
 		})
+		t.Run("the same addresses in another order are the same", func(t *testing.T) {
+			r := started(t, func(c *vrrp.Config) { c.Addrs = []netip.Addr{testVIP, testVIP.Next()} })
+			r.hear(highAddr, 100, func(a *vrrp.Advert) { a.Addrs = []netip.Addr{testVIP.Next(), testVIP} })
+			require.Zero(t, r.Stats().AddrMismatches)
+			r.hear(highAddr, 100, func(a *vrrp.Advert) { a.Addrs = []netip.Addr{testVIP, lowAddr} })
+			require.EqualValues(t, 1, r.Stats().AddrMismatches)
+		})
 		t.Run("a multicast instance takes any source but no unicast", func(t *testing.T) {
 			r := started(t, func(c *vrrp.Config) { c.Peers, c.Multicast = nil, true })
 			group := netip.MustParseAddr("224.0.0.18")
