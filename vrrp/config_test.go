@@ -1,7 +1,8 @@
 package vrrp_test
 
 import (
-	"errors"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,31 +11,71 @@ import (
 	"github.com/lastbeat/lastbeat/vrrp"
 )
 
-// A program whose users write other names for the settings can tell which is meant.
-func TestConfigErrorNamesField(t *testing.T) {
-	_, err := vrrp.NewInstance(vrrp.InstanceConfig{
-		Config: vrrp.Config{Lifetime: time.Second, Tracks: []vrrp.Track{{Name: "a", Weight: 300}}},
-		Label:  "longer than fifteen",
+func TestConfigFaults(t *testing.T) {
+	tests := []struct {
+		name string
+		edit func(*vrrp.Config)
+		want string
+	}{
+		{"VRID 0", func(c *vrrp.Config) { c.VRID = 0 }, "VRID 0: must be 1 to 255"},
+		{"version 1", func(c *vrrp.Config) { c.Version = 1 }, "version 1: must be 2 or 3"},
+		{"version 2 below a second", func(c *vrrp.Config) { c.Interval = 400 * ms }, "interval 400ms: version 2 carries whole seconds"},
+		{"no source", func(c *vrrp.Config) { c.Source = netip.Addr{} }, "source invalid IP: needs an IPv4 address of our own"},
+		{"no address", func(c *vrrp.Config) { c.Addrs = nil }, "0 virtual addresses: needs 1 to 255"},
+		{"IPv6 address", func(c *vrrp.Config) { c.Addrs = []netip.Addr{netip.MustParseAddr("2001:db8::1")} }, "IPv6 is not implemented"},
+		{"own address as virtual", func(c *vrrp.Config) { c.Addrs = []netip.Addr{ownAddr} }, "only an owner (priority 255) may own it"},
+		{"no peers", func(c *vrrp.Config) { c.Peers = nil }, "no peers: list the other routers for unicast, or set Multicast"},
+		{"peers and multicast", func(c *vrrp.Config) { c.Multicast = true }, "choose one"},
+		{"itself as peer", func(c *vrrp.Config) { c.Peers = []netip.Addr{ownAddr} }, "our own source"},
+		{"a peer twice", func(c *vrrp.Config) { c.Peers = []netip.Addr{lowAddr, lowAddr} }, "listed twice"},
+		{"IPv6 peer", func(c *vrrp.Config) { c.Peers = []netip.Addr{netip.IPv6LinkLocalAllRouters()} }, "must be IPv4"},
+		{"password in version 3", func(c *vrrp.Config) { c.Version = 3 }, "version 3 has none"},
+		{"negative preempt delay", func(c *vrrp.Config) { c.PreemptDelay = -1 }, "must not be negative"},
+		{"rank delay", func(c *vrrp.Config) { c.RankDelay = 2 * time.Second }, "must not be above the interval"},
+		{"lifetime of a second", func(c *vrrp.Config) { c.Lifetime = time.Second }, "at least 2s and two intervals"},
+		{"lifetime of a fraction", func(c *vrrp.Config) { c.Lifetime = 3500 * ms }, "must be whole seconds"},
+		{"checksum", func(c *vrrp.Config) { c.Checksum = 9 }, "checksum form 9: unknown"},
+		{"track without name", func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{}} }, "a track needs a name"},
+		{"track twice", func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{Name: "a"}, {Name: "a"}} }, "names must be unique"},
+		{"weight", func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{Name: "a", Weight: 254}} }, "must be -253 to 253"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := baseConfig()
+			tt.edit(&cfg)
+			_, err := vrrp.NewMachine(cfg)
+			require.ErrorContains(t, err, tt.want)
+			for line := range strings.Lines(err.Error()) {
+				require.True(t, strings.HasPrefix(line, "vrrp: "), line)
+			}
+		})
+	}
+	t.Run("all faults at once", func(t *testing.T) {
+		_, err := vrrp.NewMachine(vrrp.Config{})
+		for _, want := range []string{"VRID", "source", "virtual addresses", "peers"} {
+			require.ErrorContains(t, err, want)
+		}
 	})
-	fields := map[string]bool{}
-	for _, fault := range flatten(err) {
-		config, ok := errors.AsType[*vrrp.ConfigError](fault)
-		require.True(t, ok, fault)
-		fields[config.Field] = true
-	}
-	for _, field := range []string{"VRID", "Source", "Addrs", "Peers", "Lifetime", "Tracks", "Interface", "Prefixes", "Label"} {
-		require.Contains(t, fields, field)
-	}
+	t.Run("the caller's slices are not kept", func(t *testing.T) {
+		cfg := baseConfig()
+		m, err := vrrp.NewMachine(cfg)
+		require.NoError(t, err)
+		cfg.Addrs[0] = lowAddr
+		require.Equal(t, testVIP, m.Advert(1).Addrs[0])
+	})
 }
 
-// flatten takes joined errors apart.
-func flatten(err error) (out []error) {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	for _, e := range joined.Unwrap() {
-		out = append(out, flatten(e)...)
-	}
-	return out
+func TestConfigWarnings(t *testing.T) {
+	require.Empty(t, baseConfig().Warnings())
+	c := baseConfig()
+	c.Password = "hj4h5_api_vip" // https://github.com/kubernetes-retired/contrib/issues/460
+	require.Equal(t, []string{`password has 13 bytes: only the first 8 go on the wire, "hj4h5_ap"`}, c.Warnings())
+	c = baseConfig()
+	c.Version, c.Password, c.Interval = 3, "", 50*ms
+	require.Len(t, c.Warnings(), 1)
+	c = baseConfig() // https://github.com/acassen/keepalived/issues/942
+	c.NoPreempt, c.Tracks = true, []vrrp.Track{{Name: "a", Weight: 5}}
+	require.Len(t, c.Warnings(), 1)
+	c.Tracks = append(c.Tracks, vrrp.Track{Name: "b"})
+	require.Empty(t, c.Warnings())
 }
