@@ -9,8 +9,7 @@ import (
 )
 
 // observation is what was seen of one run, all instants on one clock: that of the
-// capture on the lab's bridge, or of the simulation. Nothing in it comes from a
-// log.
+// capture on the lab's bridge, or of the simulation.
 type observation struct {
 	Setup    setup
 	Fault    time.Time // when the fault was made; zero without one
@@ -27,7 +26,7 @@ type observation struct {
 
 // setup is what a run is about.
 type setup struct {
-	Peer      string        // "vrrp" (ours) or "keepalived"
+	Peer      string        // "lastbeat" or "keepalived"
 	FaultKind string        // silent, carrier, kill, term, freeze, backend, none
 	Interval  time.Duration // between adverts
 	Version   int
@@ -65,12 +64,13 @@ type removal struct {
 type result struct {
 	VIP       string `json:"vip"`
 	OldHolder string `json:"old_holder"`
-	NewHolder string `json:"new_holder,omitempty"`
+	NewHolder string `json:"new_holder,omitempty"` // who has it at the end, if not the old one
+	Claimant  string `json:"claimant,omitempty"`   // who took over first: the new holder, but for a duel
 
 	// Instants, in milliseconds after the fault; absent when it did not happen.
 	LastAdvert  *ms `json:"last_advert_ms,omitempty"`  // of the old holder
 	Goodbye     *ms `json:"goodbye_ms,omitempty"`      // its advert of priority 0
-	FirstAdvert *ms `json:"first_advert_ms,omitempty"` // of the new holder
+	FirstAdvert *ms `json:"first_advert_ms,omitempty"` // of the claimant
 	FirstGARP   *ms `json:"first_garp_ms,omitempty"`   // of the new holder
 	FirstReply  *ms `json:"first_reply_ms,omitempty"`  // from the new holder at the client
 	LastAnswer  *ms `json:"last_answer_ms,omitempty"`  // of the old holder to ARP
@@ -78,11 +78,12 @@ type result struct {
 	Refreshed   *ms `json:"refreshed_ms,omitempty"`    // first announcement after the opening round
 
 	// Durations in milliseconds.
-	Takeover *ms `json:"takeover_ms,omitempty"` // from the last advert, or the goodbye, to the first
-	Limit    *ms `json:"limit_ms,omitempty"`    // what the protocol allows for it
-	Gap      ms  `json:"gap_ms"`                // the longest without a ping answered
-	GapFrom  ms  `json:"gap_from_ms"`           // when it began
-	DarkGap  ms  `json:"dark_gap_ms"`           // the longest after the new holder's first reply
+	Takeover *ms  `json:"takeover_ms,omitempty"` // from the last advert, or the goodbye, to the first
+	Limit    *ms  `json:"limit_ms,omitempty"`    // what the protocol allows for it
+	Gap      ms   `json:"gap_ms"`                // the longest without a ping answered
+	GapFrom  ms   `json:"gap_from_ms"`           // when it began
+	GapOpen  bool `json:"gap_open,omitempty"`    // it lasted until the end of the run
+	DarkGap  ms   `json:"dark_gap_ms"`           // the longest after the first reply of another than the old holder
 
 	Requests     int  `json:"requests"`
 	Failed       int  `json:"failed"`
@@ -99,8 +100,8 @@ func (d ms) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(d)/1e6, 'f', 1, 64), nil
 }
 
-// darkGap is how long a client may be without an answer after the new holder's
-// first reply before it counts as dark.
+// darkGap is how long a client may be without an answer after it has had one from
+// a successor; a longer one counts as dark.
 const darkGap = 500 * time.Millisecond
 
 // settled is how far from the first announcement the opening round reaches.
@@ -130,40 +131,48 @@ func (o *observation) analyze(v virtual) result {
 	for i := range adverts {
 		a := &adverts[i]
 		switch {
-		case a.At.Before(o.Fault) && a.Priority > 0:
-			r.OldHolder, last = a.Node, a
-		case a.Node == r.OldHolder && first == nil && a.Priority > 0:
-			last = a
-		case a.Node == r.OldHolder && first == nil:
-			r.Goodbye = at(a.At)
-		case a.Node != r.OldHolder && a.Priority > 0 && first == nil:
+		case a.At.Before(o.Fault):
+			if a.Priority > 0 {
+				r.OldHolder, last = a.Node, a
+			}
+		case first != nil || a.Node != r.OldHolder && a.Priority == 0:
+		case a.Node != r.OldHolder:
 			first = a
+		case a.Priority > 0:
+			last = a
+		default:
+			r.Goodbye = at(a.At)
 		}
 	}
 	if last != nil {
 		r.LastAdvert = at(last.At)
 	}
 	if first != nil {
-		r.FirstAdvert = at(first.At)
-		r.Moved = true
-		r.NewHolder = o.finalHolder(adverts, first.Node)
+		r.FirstAdvert, r.Claimant = at(first.At), first.Node
 		r.Takeover, r.Limit = o.takeover(last, r.Goodbye, first)
+		if final := o.finalHolder(adverts, first.Node); final != r.OldHolder {
+			r.NewHolder, r.Moved = final, true
+		}
 	}
 	o.analyzeARP(&r, v, at)
 	o.analyzeReplies(&r, v, at)
 	o.analyzeRequests(&r, v)
 	if v.Name == "API" { // the ingress address leads to the router itself
-		who := r.NewHolder
-		if !r.Moved {
-			who = r.OldHolder
-		}
 		for _, b := range o.Removed {
-			if b.Backend == o.Victim && b.Node == who && r.Removed == nil && !b.At.Before(o.Fault) {
+			if b.Backend == o.Victim && b.Node == r.holder() && r.Removed == nil && !b.At.Before(o.Fault) {
 				r.Removed = at(b.At)
 			}
 		}
 	}
 	return r
+}
+
+// holder has the address at the end.
+func (r result) holder() string {
+	if r.Moved {
+		return r.NewHolder
+	}
+	return r.OldHolder
 }
 
 // finalHolder is who advertises last: after a duel, the winner.
@@ -176,7 +185,7 @@ func (o *observation) finalHolder(adverts []advert, holder string) string {
 	return holder
 }
 
-// takeover is how long the new holder waited, and how long it may: three
+// takeover is how long the claimant waited, and how long it may: three
 // intervals and its skew after the last advert, or the skew after a goodbye.
 func (o *observation) takeover(last *advert, goodbye *ms, first *advert) (took, limit *ms) {
 	if last == nil {
@@ -206,7 +215,7 @@ func (o *observation) analyzeARP(r *result, v virtual, at func(time.Time) *ms) {
 		}
 	}
 	for _, a := range o.Answers {
-		if a.VIP == v.Addr && a.Node == r.OldHolder && a.At.After(o.Fault) && r.Moved {
+		if a.VIP == v.Addr && a.Node == r.OldHolder && r.Moved && a.At.After(o.Fault) {
 			r.LastAnswer = at(a.At)
 		}
 	}
@@ -215,13 +224,14 @@ func (o *observation) analyzeARP(r *result, v virtual, at func(time.Time) *ms) {
 func (o *observation) analyzeReplies(r *result, v virtual, at func(time.Time) *ms) {
 	from := o.Fault.Add(-time.Second)
 	prev := from
-	var back time.Time // the new holder's first reply
+	var back time.Time // the first reply of a successor, be it the loser of a duel
 	gap := func(until time.Time) {
-		if d := until.Sub(prev); ms(d) > r.Gap {
-			r.Gap, r.GapFrom = ms(d), *at(prev)
+		if d := ms(until.Sub(prev)); d > r.Gap {
+			r.Gap, r.GapFrom = d, *at(prev)
+			r.GapOpen = until.Equal(o.End)
 		}
 		if !back.IsZero() {
-			r.DarkGap = max(r.DarkGap, ms(until.Sub(later(prev, back))))
+			r.DarkGap = max(r.DarkGap, ms(until.Sub(prev)))
 		}
 	}
 	for _, p := range o.Replies {
@@ -230,8 +240,14 @@ func (o *observation) analyzeReplies(r *result, v virtual, at func(time.Time) *m
 		}
 		gap(p.At)
 		prev = p.At
-		if r.Moved && p.Node == r.NewHolder && back.IsZero() && p.At.After(o.Fault) {
-			r.FirstReply, back = at(p.At), p.At
+		if p.At.Before(o.Fault) || p.Node == r.OldHolder {
+			continue
+		}
+		if back.IsZero() {
+			back = p.At
+		}
+		if p.Node == r.NewHolder && r.FirstReply == nil {
+			r.FirstReply = at(p.At)
 		}
 	}
 	if o.End.After(prev) {
@@ -256,11 +272,4 @@ func (o *observation) analyzeRequests(r *result, v virtual) {
 			}
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -23,6 +23,7 @@ const (
 	apiPort      = 6443
 	balancerPort = 9445
 	redirectPace = 500 * time.Millisecond // OpenShift's is 6s; the lab's people wait for it
+	askAnew      = 50 * time.Millisecond  // how often the newcomer asks who has the addresses
 )
 
 // victim is whom a fault hits: the holder, but for a fault that moves nothing.

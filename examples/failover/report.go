@@ -66,16 +66,16 @@ func (o outcome) run() timeline.Run {
 	add(new(ms(0)), timeline.Fault, "", "", obs.Victim, "%s", s.title(obs.Victim))
 	for i, v := range virtuals {
 		p := o.Results[i]
-		if p.Moved {
+		if p.Claimant != "" {
 			add(p.LastAdvert, timeline.Protocol, "last advert", v.Name, p.OldHolder, "%s: last advert of %s", v.Name, p.OldHolder)
 			add(p.Goodbye, timeline.Protocol, "goodbye", v.Name, p.OldHolder, "%s: %s says goodbye (priority 0)", v.Name, p.OldHolder)
-			add(p.FirstAdvert, timeline.Protocol, "first advert", v.Name, p.NewHolder, "%s: first advert of %s", v.Name, p.NewHolder)
-			add(p.FirstGARP, timeline.Announce, "first announcement", v.Name, p.NewHolder, "%s: %s announces itself (gratuitous ARP)", v.Name, p.NewHolder)
-			add(p.FirstReply, timeline.Seen, "first reply", v.Name, "client", "%s: first reply from %s at the client", v.Name, p.NewHolder)
-			add(p.LastAnswer, timeline.Seen, "last answer of the old kernel", v.Name, p.OldHolder, "%s: the kernel of %s answered a newcomer for the last time", v.Name, p.OldHolder)
-			add(p.Refreshed, timeline.Announce, "refresh", v.Name, p.NewHolder, "%s: %s announces itself again", v.Name, p.NewHolder)
+			add(p.FirstAdvert, timeline.Protocol, "first advert", v.Name, p.Claimant, "%s: first advert of %s", v.Name, p.Claimant)
 		}
-		add(p.Removed, timeline.Backend, "backend removed", v.Name, p.NewHolder, "%s: the balancer takes the dead backend %s out", v.Name, obs.Victim)
+		add(p.FirstGARP, timeline.Announce, "first announcement", v.Name, p.NewHolder, "%s: %s announces itself (gratuitous ARP)", v.Name, p.NewHolder)
+		add(p.FirstReply, timeline.Seen, "first reply", v.Name, "client", "%s: first reply from %s at the client", v.Name, p.NewHolder)
+		add(p.LastAnswer, timeline.Seen, "last answer of the old kernel", v.Name, p.OldHolder, "%s: the kernel of %s answered a newcomer for the last time", v.Name, p.OldHolder)
+		add(p.Refreshed, timeline.Announce, "refresh", v.Name, p.NewHolder, "%s: %s announces itself again", v.Name, p.NewHolder)
+		add(p.Removed, timeline.Backend, "backend removed", v.Name, p.holder(), "%s: the balancer of %s takes the dead backend %s out", v.Name, p.holder(), obs.Victim)
 		r.Spans = append(r.Spans, obs.holdSpans(v, p)...)
 		r.Spans = append(r.Spans, obs.clientSpans(v, p)...)
 		r.Clients = append(r.Clients, p.client(v))
@@ -90,7 +90,7 @@ func (o outcome) run() timeline.Run {
 func (p result) client(v virtual) timeline.Client {
 	c := timeline.Client{
 		VIP: v.Name, GapFrom: time.Duration(p.GapFrom), GapTo: time.Duration(p.GapFrom + p.Gap),
-		Requests: p.Requests - p.Cut, Failed: p.Failed - p.FailedFlight, Cut: p.Cut,
+		Open: p.GapOpen, Requests: p.Requests - p.Cut, Failed: p.Failed - p.FailedFlight, Cut: p.Cut,
 	}
 	if time.Duration(p.DarkGap) > darkGap {
 		c.Dark = []time.Duration{time.Duration(p.DarkGap)}
@@ -160,11 +160,21 @@ func (o outcome) writeResults(w io.Writer) error {
 	for i, v := range virtuals {
 		p := o.Results[i]
 		line := fmt.Sprintf("%s%-8s stays on %s", prefix, v.Name, p.OldHolder)
-		if p.Moved {
+		switch {
+		case p.Moved:
 			line = fmt.Sprintf("%s%-8s %s to %s", prefix, v.Name, p.OldHolder, p.NewHolder)
-			if p.Takeover != nil {
-				line += fmt.Sprintf(", taken over %v after the last advert (the protocol allows %v)", round(*p.Takeover), round(*p.Limit))
+		case p.Claimant != "":
+			line = fmt.Sprintf("%s%-8s %s to %s and back", prefix, v.Name, p.OldHolder, p.Claimant)
+		}
+		if p.Takeover != nil {
+			after := "last advert"
+			if p.Goodbye != nil {
+				after = "goodbye"
 			}
+			line += fmt.Sprintf(", taken over %v after the %s (the protocol allows %v)", round(*p.Takeover), after, round(*p.Limit))
+		}
+		if p.Moved && p.Claimant != p.NewHolder {
+			line += fmt.Sprintf(", first by %s", p.Claimant)
 		}
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
@@ -173,8 +183,12 @@ func (o outcome) writeResults(w io.Writer) error {
 		if time.Duration(p.DarkGap) > darkGap {
 			dark = fmt.Sprintf("DARK GAP of %v afterwards", round(p.DarkGap))
 		}
-		_, err := fmt.Fprintf(w, "%s         longest gap at the client %v, %s; requests: %d, failed %d, under way at the fault %d of which failed %d\n",
-			prefix, round(p.Gap), dark, p.Requests-p.Cut, p.Failed-p.FailedFlight, p.Cut, p.FailedFlight)
+		gap := round(p.Gap).String()
+		if p.GapOpen {
+			gap += " and not over"
+		}
+		_, err := fmt.Fprintf(w, "%s         longest gap at the client %s, %s; requests: %d, failed %d, under way at the fault %d of which failed %d\n",
+			prefix, gap, dark, p.Requests-p.Cut, p.Failed-p.FailedFlight, p.Cut, p.FailedFlight)
 		if err != nil {
 			return err
 		}
@@ -209,7 +223,7 @@ type summary struct {
 
 func summarize(values []ms) summary {
 	slices.Sort(values)
-	return summary{len(values), values[0], values[len(values)/2], values[len(values)-1]}
+	return summary{len(values), values[0], values[(len(values)-1)/2], values[len(values)-1]}
 }
 
 // figures are what is compared over runs and peers.

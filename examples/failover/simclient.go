@@ -2,7 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lastbeat/lastbeat/examples/internal/load"
@@ -38,8 +39,8 @@ func (c *simClient) Wake(now time.Time, inbox []sim.Packet) {
 			c.to(v.Addr, message{Kind: "ask", VIP: v.Addr, Seq: c.seq, Client: true})
 		}
 	}
-	for seq, r := range c.open {
-		if now.Sub(r.Start) >= load.DefaultTimeout {
+	for _, seq := range slices.Sorted(maps.Keys(c.open)) { // a map's own order would be chance without the seed
+		if r := c.open[seq]; now.Sub(r.Start) >= load.DefaultTimeout {
 			r.Error, r.TimedOut = "timeout", true
 			c.done(now, seq, r)
 		}
@@ -103,79 +104,30 @@ func (c *simClient) Deadline() time.Time {
 	return c.pingAt
 }
 
-func (l *simLab) announced(n *simNode, vip string) {
-	if !n.cut {
-		l.obs.Garps = append(l.obs.Garps, announced{At: l.world.Now(), Node: n.name, VIP: vip})
-	}
+// simNewcomer asks again and again who has the addresses, as a host that has
+// just come. Every kernel that has one answers.
+type simNewcomer struct {
+	lab   *simLab
+	host  *sim.Host
+	askAt time.Time
 }
 
-func (l *simLab) removed(node, backend string) {
-	l.obs.Removed = append(l.obs.Removed, removal{At: l.world.Now(), Node: node, Backend: backend})
-}
-
-// ready tells whether the first holder has both addresses and everybody else
-// follows it.
-func (l *simLab) ready() bool {
-	n := l.nodes[firstHolder]
-	if !n.holds(virtuals[0].Addr) || !n.holds(virtuals[1].Addr) || len(n.daemon.live()) < len(masters) {
-		return false
-	}
-	for _, m := range masters {
-		d := l.nodes[m].daemon
-		if d.host == nil || !l.world.Now().Before(l.nodes[m].rule) {
-			return false
+func (n *simNewcomer) Wake(now time.Time, inbox []sim.Packet) {
+	for _, p := range inbox {
+		var m message
+		if json.Unmarshal(p.Data, &m) == nil && m.Kind == "arp-answer" {
+			n.lab.obs.Answers = append(n.lab.obs.Answers, announced{At: p.At, Node: m.Node, VIP: m.VIP})
 		}
 	}
-	return true
+	if now.Before(n.askAt) {
+		return
+	}
+	n.askAt = next(n.askAt, now, askAnew)
+	for _, v := range virtuals {
+		for _, name := range nodes {
+			send(n.host, n.lab.nodes[name].kernel, message{Kind: "arp", VIP: v.Addr})
+		}
+	}
 }
 
-// simulate runs one fault and returns what was seen.
-func simulate(s setup, until string) (*observation, error) {
-	l, err := newSimLab(s)
-	if err != nil {
-		return nil, err
-	}
-	deadline := l.world.Now().Add(2 * time.Minute)
-	for !l.ready() {
-		if l.world.Now().After(deadline) {
-			return nil, fmt.Errorf("the simulated lab did not come up in two minutes")
-		}
-		l.world.Run(l.world.Now().Add(100 * time.Millisecond))
-	}
-	// The fault comes at any moment of an interval.
-	phase := time.Duration(l.world.Rand.Int64N(int64(2 * s.Interval)))
-	l.world.Run(l.world.Now().Add(3*time.Second + phase))
-	l.fault(s.FaultKind)
-	l.world.Run(l.world.Now().Add(runLength(s.FaultKind, until)))
-	l.obs.End = l.world.Now()
-	return l.obs, nil
-}
-
-func (l *simLab) fault(kind string) {
-	n := l.nodes[victim(kind)]
-	l.obs.Fault, l.obs.Victim = l.world.Now(), n.name
-	switch kind {
-	case "silent", "carrier":
-		n.cut = true
-		l.net.Isolate(n.kernel, true)
-		l.net.Isolate(n.daemon.host, true)
-		// The machine itself is whole: its daemon and its kernel still talk.
-		l.net.Heal(n.kernel, n.daemon.host)
-		l.net.Heal(n.daemon.host, n.kernel)
-	case "kill":
-		n.daemon.dead = true
-		n.daemon.host.Kill()
-	case "term":
-		d := n.daemon
-		for _, r := range d.routers {
-			r.m.Shutdown(l.world.Now())
-			d.act(l.world.Now(), r)
-		}
-		d.dead, n.rule = true, time.Time{}
-		d.host.Kill()
-	case "freeze":
-		n.daemon.host.Freeze(freezeFor)
-	case "backend":
-		n.api = false
-	}
-}
+func (n *simNewcomer) Deadline() time.Time { return n.askAt }
