@@ -209,5 +209,5 @@ func runLength(fault, until string) time.Duration {
 	case "removed":
 		return 21 * time.Second
 	}
-	return 68 * time.Second
+	return 72 * time.Second // a takeover, its opening round of 5 s, and 60 s
 }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// asProgram makes the test binary be the program, which runs itself again on the
+// lab's nodes.
+const asProgram = "LASTBEAT_FAILOVER_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// figuresFile is what a program reads of the figures.
+type figuresFile struct {
+	Fault, Peer string
+	Version     int
+	Simulated   bool
+	Runs        []struct {
+		Lost    int `json:"frames_lost"`
+		Results []struct {
+			VIP       string
+			OldHolder string   `json:"old_holder"`
+			NewHolder string   `json:"new_holder"`
+			Takeover  *float64 `json:"takeover_ms"`
+			Limit     *float64 `json:"limit_ms"`
+			Gap       float64  `json:"gap_ms"`
+			Requests  int
+			Failed    int
+			Moved     bool
+		}
+	}
+}
+
+func readFigures(t *testing.T, path string) figuresFile {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var f figuresFile
+	require.NoError(t, json.Unmarshal(data, &f))
+	return f
+}
+
+func milliseconds(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
