@@ -4,78 +4,81 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"syscall"
 	"time"
 
+	"github.com/lastbeat/lastbeat/examples/internal/lab"
 	"github.com/lastbeat/lastbeat/internal/netns"
 )
 
 const (
-	insideEnv  = "LASTBEAT_FAILOVER_INSIDE"
-	exitNoLab  = 77 // of the inner process: this machine has no namespaces for us
-	labTimeout = 90 * time.Second
+	insideEnv   = "LASTBEAT_FAILOVER_INSIDE"
+	reasonFD    = 3 // of the inner process: takes why there can be no lab
+	interrupted = 130
+	labTimeout  = 90 * time.Second
 )
 
-// runLab runs this program again inside namespaces of its own. All that it
-// starts there ends with it.
+// runLab runs this program again inside namespaces of its own, and returns its
+// exit status. All that it starts there ends with it.
 func runLab(ctx context.Context, o options) (int, error) {
 	if os.Getenv(insideEnv) != "" {
+		reason := os.NewFile(reasonFD, "reason")
 		if err := netns.Setup(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return exitNoLab, nil
+			_, _ = fmt.Fprint(reason, err) // nobody is left to tell
+			return 1, nil
 		}
+		reason.Close()
 		return runInside(ctx, o)
 	}
+	if o.peer != "" {
+		if _, err := lab.FindKeepalived(); err != nil {
+			return 2, err
+		}
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return 1, err
+	}
+	defer read.Close()
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), insideEnv+"=1")
-	var why tailWriter
-	cmd.Stdout, cmd.Stderr = os.Stdout, &why
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{write}
 
 	// The child dies with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := netns.StartIsolated(cmd); err != nil {
-		return 0, fmt.Errorf("%w: %w", errNoLab, err)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
-	defer stop()
-	err := cmd.Wait()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		if exit.ExitCode() == exitNoLab {
-			return 0, fmt.Errorf("%w: %s", errNoLab, why.last())
-		}
-		return exit.ExitCode(), nil
-	}
+	err = netns.StartIsolated(cmd)
+	write.Close()
 	if err != nil {
-		return 1, err
+		return 1, fmt.Errorf("%w: %w", errNoLab, err)
 	}
-	return 0, nil
-}
-
-// tailWriter passes standard error on and keeps its last line.
-type tailWriter struct{ line []byte }
-
-func (w *tailWriter) Write(b []byte) (int, error) {
-	w.line = append([]byte(nil), b...)
-	return os.Stderr.Write(b)
-}
-
-func (w *tailWriter) last() string { return string(trimNL(w.line)) }
-
-func trimNL(b []byte) []byte {
-	for len(b) > 0 && b[len(b)-1] == '\n' {
-		b = b[:len(b)-1]
+	stop := context.AfterFunc(ctx, func() {
+		signal.Reset() // a second Ctrl-C ends us, and the lab with us
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+	})
+	defer stop()
+	reason, err := io.ReadAll(read) // until the namespaces are made
+	ended := cmd.Wait()
+	if len(reason) > 0 {
+		return 1, fmt.Errorf("%w: %s", errNoLab, reason)
 	}
-	return b
+	if exit, ok := errors.AsType[*exec.ExitError](ended); ok {
+		return exit.ExitCode(), err
+	}
+	return 0, errors.Join(err, ended)
 }
 
-// runInside makes the runs, each in a fresh lab.
+// runInside makes the runs, each in a fresh lab. When it is interrupted, the runs
+// that came to their end are reported.
 func runInside(ctx context.Context, o options) (int, error) {
 	var runs []outcome
+	code := 0
 	for i := range o.runs {
 		if o.runs > 1 {
 			fmt.Printf("run %d of %d\n", i+1, o.runs)
@@ -85,16 +88,20 @@ func runInside(ctx context.Context, o options) (int, error) {
 			return 1, err
 		}
 		if out == nil {
-			return 0, nil // -fault none, or interrupted
+			if o.fault != "none" {
+				code = interrupted
+			}
+			break
 		}
 		runs = append(runs, *out)
 	}
 	if err := finish(o, runs, ""); err != nil {
 		return 1, err
 	}
-	return 0, nil
+	return code, nil
 }
 
+// runOnce returns nil when it was interrupted, which is how -fault none ends.
 func runOnce(ctx context.Context, o options) (*outcome, error) {
 	w, err := newWatch(o)
 	if err != nil {
@@ -109,6 +116,12 @@ func runOnce(ctx context.Context, o options) (*outcome, error) {
 	}
 	if o.fault == "none" {
 		return nil, w.keepUp(ctx)
+	}
+	if err := w.startClients(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		return nil, err
 	}
 	// The fault comes at any moment of an interval.
 	phase := rand.N(2 * o.advert)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -63,6 +64,7 @@ func main() {
 func parse(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("failover", flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // a wrong flag is one line, not the whole usage
 	fs.StringVar(&o.fault, "fault", "silent", "what happens to master2: "+strings.Join(faults, ", ")+"; none keeps the lab up")
 	fs.DurationVar(&o.advert, "advert", time.Second, "between adverts: 1s (version 2 with a password) or 100ms (version 3)")
 	fs.StringVar(&o.until, "until", "removed", "how long to watch: takeover, removed (the dead backend), refresh (60 s)")
@@ -72,8 +74,14 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.svg, "svg", "failover.svg", "draw the last run to this `file`; empty: none")
 	fs.StringVar(&o.pcap, "pcap", "", "write the captured frames of the last run to this `file`")
 	fs.BoolVar(&o.simulate, "simulate", false, "run the same machines in virtual time, without namespaces")
-	fs.Uint64Var(&o.seed, "seed", 0, "of a simulation; 0 chooses one")
-	if err := fs.Parse(args); err != nil {
+	fs.Uint64Var(&o.seed, "seed", 0, "`number` of a simulation: the same one gives the same run; 0 chooses one")
+	err := fs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Println("failover shows how a control plane's addresses survive their holder. Flags:")
+		fs.SetOutput(os.Stdout)
+		fs.PrintDefaults()
+	}
+	if err != nil {
 		return o, err
 	}
 	switch {
@@ -91,8 +99,37 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("-peer %s: only keepalived", o.peer)
 	case o.peer != "" && o.simulate:
 		return o, errors.New("-peer keepalived and -simulate: the real one cannot be simulated; choose one")
+	case o.fault == "none" && o.simulate:
+		return o, errors.New("-fault none keeps a real lab up, and a simulation has nothing to enter: leave out -simulate")
+	case o.pcap != "" && o.simulate:
+		return o, errors.New("-pcap and -simulate: a simulation has no frames; choose one")
+	case o.seed != 0 && !o.simulate:
+		return o, errors.New("-seed: only a simulation has one; add -simulate")
 	}
-	return o, nil
+	return o, o.checkFiles()
+}
+
+// checkFiles tells before a run, not after it, that its results cannot be written.
+func (o options) checkFiles() error {
+	for _, f := range []struct{ name, path string }{{"-json", o.json}, {"-svg", o.svg}, {"-pcap", o.pcap}} {
+		if f.path == "" || o.fault == "none" {
+			continue
+		}
+		_, err := os.Stat(f.path)
+		isNew := errors.Is(err, os.ErrNotExist)
+		file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE, 0o644)
+		if err != nil {
+			return fmt.Errorf("%s: %w: name a file that can be written", f.name, err)
+		}
+		err = file.Close()
+		if isNew {
+			err = errors.Join(err, os.Remove(f.path))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil
 }
 
 func (o options) setup() setup {
@@ -124,7 +161,7 @@ func run(ctx context.Context, o options) int {
 			fmt.Fprintln(os.Stderr, "failover:", err)
 			return 2
 		}
-		fmt.Printf("%v\nSo nothing real happens here: the same machines run in virtual time.\n\n", err)
+		fmt.Printf("simulated: %v\nsimulated: so nothing real happens here; the same machines run in virtual time\n", err)
 		o.simulate = true
 	}
 	if err := runSimulated(o); err != nil {
@@ -138,9 +175,6 @@ func run(ctx context.Context, o options) int {
 var errNoLab = errors.New("no lab on this machine")
 
 func runSimulated(o options) error {
-	if o.fault == "none" {
-		return errors.New("-fault none keeps a real lab up; a simulation has nothing to enter")
-	}
 	if o.seed == 0 {
 		o.seed = rand.Uint64N(1_000_000) + 1
 	}

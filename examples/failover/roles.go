@@ -63,9 +63,13 @@ func runNode(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	n, err := node.New(config, slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
+	n, err := node.New(config, log)
 	if err != nil {
 		return err
+	}
+	for _, w := range n.Warnings() {
+		log.Warn(w)
 	}
 	return n.Run(ctx)
 }

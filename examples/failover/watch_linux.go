@@ -15,11 +15,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/lastbeat/lastbeat/examples/internal/capture"
 	"github.com/lastbeat/lastbeat/examples/internal/lab"
 	"github.com/lastbeat/lastbeat/examples/internal/load"
 	"github.com/lastbeat/lastbeat/examples/internal/standin"
-	"github.com/lastbeat/lastbeat/examples/internal/timeline"
 )
 
 // watch is one run in a lab: it brings it up, breaks it, and writes down what the
@@ -35,15 +33,8 @@ type watch struct {
 	mu     sync.Mutex
 	obs    observation
 	checks map[string]string // "node check" to its state, as the daemons log it
+	warned []string
 	live   live
-}
-
-// backendMark is put among the packets when a daemon says that it took a backend
-// out, so that this instant too is on the capture's clock.
-type backendMark struct {
-	Event   string `json:"event"`
-	Node    string `json:"node"`
-	Backend string `json:"backend"`
 }
 
 func newWatch(o options) (*watch, error) {
@@ -59,8 +50,12 @@ func newWatch(o options) (*watch, error) {
 		}
 		w.pcap, config.Pcap = f, f
 	}
+	w.mu.Lock() // the first packet may come before New returns
+	defer w.mu.Unlock()
 	var err error
-	w.lab, err = lab.New(config)
+	if w.lab, err = lab.New(config); err != nil && w.pcap != nil {
+		w.pcap.Close()
+	}
 	return w, err
 }
 
@@ -75,115 +70,6 @@ func (w *watch) close() {
 
 func (w *watch) say(format string, args ...any) {
 	fmt.Printf("%6.1f s  %s\n", time.Since(w.begun).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// line takes a line of a process: a record of the client, or an event of a daemon.
-func (w *watch) line(l lab.Line) {
-	if l.Role == roleLoad {
-		var r load.Record
-		if json.Unmarshal([]byte(l.Text), &r) == nil {
-			w.mu.Lock()
-			w.obs.Requests = append(w.obs.Requests, r)
-			w.mu.Unlock()
-		}
-		return
-	}
-	var e struct {
-		Msg, Name, State, Backend string
-		Up                        bool
-	}
-	if l.Role != roleNode || json.Unmarshal([]byte(l.Text), &e) != nil {
-		return
-	}
-	if e.Msg == "check" {
-		w.mu.Lock()
-		w.checks[l.Node+" "+e.Name] = e.State
-		w.mu.Unlock()
-	}
-	if addr, err := netip.ParseAddrPort(e.Backend); e.Msg == "backend" && !e.Up && err == nil {
-		_ = w.lab.Mark(backendMark{"backend", l.Node, nodeOf(addr.Addr())}) // a mark that is missing shows
-	}
-	w.seen()
-}
-
-func (w *watch) seen() {
-	select {
-	case w.notify <- struct{}{}:
-	default:
-	}
-}
-
-// ended takes the end of a process; one that we did not ask for spoils the run.
-func (w *watch) ended(e lab.End) {
-	if e.Asked {
-		return
-	}
-	err := fmt.Errorf("%s on %s ended by itself: %v\n%s", e.Role, e.Node, e.Err, strings.Join(e.Stderr, "\n"))
-	select {
-	case w.fail <- err:
-	default:
-	}
-}
-
-// packet takes what the capture saw.
-func (w *watch) packet(p capture.Packet) {
-	node := w.lab.NodeOf(p.SrcMAC)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch p.Kind {
-	case capture.Advert:
-		a := advert{At: p.At, Node: nodeOf(p.Src), VRID: int(p.VRID), Priority: int(p.Priority)}
-		// Unicast: one packet for each peer; the first one counts.
-		if n := len(w.obs.Adverts); n == 0 || !sameRound(w.obs.Adverts[max(0, n-2*len(nodes)):], a) {
-			w.obs.Adverts = append(w.obs.Adverts, a)
-			w.live.advert(&w.obs, a)
-		}
-	case capture.GratuitousARP:
-		g := announced{At: p.At, Node: w.lab.NodeOf(p.HW), VIP: p.Src.String()}
-		w.obs.Garps = append(w.obs.Garps, g)
-		w.live.garp(&w.obs, g)
-	case capture.EchoReply:
-		host, _ := lab.HostNamed("newcomer")
-		if p.Dst == host.Addr {
-			w.obs.Answers = append(w.obs.Answers, announced{At: p.At, Node: node, VIP: p.Src.String()})
-			break
-		}
-		r := reply{At: p.At, Node: node, VIP: p.Src.String()}
-		w.obs.Replies = append(w.obs.Replies, r)
-		w.live.reply(&w.obs, r)
-	case capture.Mark:
-		w.mark(p)
-	}
-	w.seen()
-}
-
-func sameRound(recent []advert, a advert) bool {
-	return slices.ContainsFunc(recent, func(b advert) bool {
-		return b.Node == a.Node && b.VRID == a.VRID && b.Priority == a.Priority && a.At.Sub(b.At) < 3*time.Millisecond
-	})
-}
-
-func (w *watch) mark(p capture.Packet) {
-	var m lab.Mark
-	var b backendMark
-	if json.Unmarshal([]byte(p.Text), &m) != nil {
-		return
-	}
-	switch m.Event {
-	case "fault":
-		if w.obs.Fault.IsZero() { // the first of a pair counts: keepalived and the daemon beside it
-			w.obs.Fault = p.At
-			w.live.fault(&w.obs)
-		}
-	case "thaw":
-		w.live.print(&w.obs, p.At, timeline.Fault, m.Node+" runs on")
-	case "backend":
-		if json.Unmarshal([]byte(p.Text), &b) == nil {
-			r := removal{At: p.At, Node: b.Node, Backend: b.Backend}
-			w.obs.Removed = append(w.obs.Removed, r)
-			w.live.removed(&w.obs, r)
-		}
-	}
 }
 
 // bringUp starts everything and waits until the first holder has both addresses
@@ -220,7 +106,7 @@ func (w *watch) bringUp(ctx context.Context) error {
 		return ctx.Err()
 	}
 	w.say("all masters are fit to take over (%s); the workers run no router and are in Fault", w.priorities())
-	return w.startClients(ctx)
+	return nil
 }
 
 // startNode writes the node's file and starts its daemon, and keepalived beside
@@ -256,7 +142,11 @@ func (w *watch) startNode(name string) error {
 	return w.lab.StartKeepalived(name, conf)
 }
 
+// startClients lets the client begin, and the newcomer, and waits until the client
+// is served.
 func (w *watch) startClients(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, labTimeout)
+	defer cancel()
 	c := load.Config{}
 	for _, v := range virtuals {
 		port := "443"
@@ -266,7 +156,7 @@ func (w *watch) startClients(ctx context.Context) error {
 		c.Targets = append(c.Targets, load.Target{Name: v.Target, URL: "https://" + v.Addr + ":" + port + "/"})
 		c.Pings = append(c.Pings, netip.MustParseAddr(v.Addr))
 	}
-	newcomer := load.Config{Pings: c.Pings, PingEvery: 50 * time.Millisecond}
+	newcomer := load.Config{Pings: c.Pings, PingEvery: askAnew}
 	for host, config := range map[string]load.Config{"client": c, "newcomer": newcomer} {
 		text, err := json.Marshal(config)
 		if err != nil {
@@ -393,7 +283,7 @@ func (w *watch) daemons(on string, do func(node, role string) error) error {
 // watchOn lets the run go on for as long as it was asked for.
 func (w *watch) watchOn(ctx context.Context) error {
 	end := time.NewTimer(runLength(w.o.fault, w.o.until))
-	forget := time.NewTicker(50 * time.Millisecond)
+	forget := time.NewTicker(askAnew)
 	thaw := time.NewTimer(freezeFor)
 	defer end.Stop()
 	defer forget.Stop()

@@ -14,7 +14,7 @@ const RoleKeepalived = "keepalived"
 // keepalived.conf. Its log goes to standard error. Kill ends parent and child
 // at once, which leaves the address on the node; Term is an orderly end.
 func (l *Lab) StartKeepalived(node, config string) error {
-	path, err := lookKeepalived()
+	path, err := FindKeepalived()
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,8 @@ func (l *Lab) StartKeepalived(node, config string) error {
 		"--use-file", file, "--pid", pid, "--vrrp_pid", vpid)
 }
 
-func lookKeepalived() (string, error) {
+// FindKeepalived returns the path of keepalived, or an error that names the remedy.
+func FindKeepalived() (string, error) {
 	for _, name := range []string{"keepalived", "/usr/sbin/keepalived", "/sbin/keepalived"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil

@@ -59,7 +59,8 @@ func New(c Config) (*Lab, error) {
 }
 
 func (l *Lab) build() (err error) {
-	if l.dir, err = os.MkdirTemp("", "lab"); err != nil {
+	// /run is our own (netns.Setup): even a killed lab leaves nothing on the host.
+	if l.dir, err = os.MkdirTemp("/run", "lab"); err != nil {
 		return err
 	}
 	if l.sw, err = netns.New(); err != nil {
