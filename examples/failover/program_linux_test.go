@@ -183,11 +183,7 @@ func TestKernelWithoutNamespaces(t *testing.T) {
 		script := `echo 0 >` + limit + ` || exit 99; exec "$0" "$@"`
 		cmd := exec.Command("sh", append([]string{"-c", script, self(t)}, args...)...)
 		cmd.Env = append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0")
-		cmd.SysProcAttr = &syscall.SysProcAttr{
-			Cloneflags:  syscall.CLONE_NEWUSER, // the limit is this user namespace's
-			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
-			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
-		}
+		asRootOfUserNamespace(cmd) // the limit is that namespace's
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() == 99 {
@@ -217,18 +213,44 @@ func TestKernelWithoutKeepalived(t *testing.T) {
 		for _, dir := range []string{"/usr/sbin", "/sbin"} {
 			require.NoError(t, syscall.Mount("none", dir, "tmpfs", 0, ""))
 		}
-		requireUsage(t, []string{"-peer", "keepalived"}, "keepalived is not installed", "PATH=/nowhere")
+		cmd := exec.Command(self(t), "-peer", "keepalived")
+		cmd.Env = []string{"PATH=/nowhere"}
+		requireUsageOf(t, cmd, "keepalived is not installed")
 	})
 }
 
-// requireUsage wants one line and exit status 2, and nothing else.
-func requireUsage(t *testing.T, args []string, want string, env ...string) {
+// In a user namespace keepalived takes every check for good: no comparison.
+func TestKernelKeepalivedWithoutRoot(t *testing.T) {
+	nstest.Peer(t, "keepalived")
+	if err := asRootOfUserNamespace(exec.Command("true")).Run(); err != nil {
+		nstest.Missing(t, "needs user namespaces: "+err.Error())
+	}
+	requireUsageOf(t, asRootOfUserNamespace(exec.Command(self(t), "-peer", "keepalived")), "run as root")
+}
+
+// asRootOfUserNamespace lets a command be root in a user namespace of its own.
+func asRootOfUserNamespace(cmd *exec.Cmd) *exec.Cmd {
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+	}
+	return cmd
+}
+
+func requireUsage(t *testing.T, args []string, want string) {
 	t.Helper()
-	cmd := exec.Command(self(t), args...)
-	cmd.Env = append(append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0"), env...)
+	requireUsageOf(t, exec.Command(self(t), args...), want)
+}
+
+// requireUsageOf wants one line and exit status 2, and nothing else.
+func requireUsageOf(t *testing.T, cmd *exec.Cmd, want string) {
+	t.Helper()
+	cmd.Env = append(append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0"), cmd.Env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	_ = cmd.Run() // the status tells
+	err := cmd.Run()
+	require.NotNil(t, cmd.ProcessState, err)
 	require.Equal(t, 2, cmd.ProcessState.ExitCode(), stderr.String())
 	require.Empty(t, stdout.String())
 	require.Regexp(t, `\Afailover: [^\n]*`+regexp.QuoteMeta(want)+`[^\n]*\n\z`, stderr.String())
