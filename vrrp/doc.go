@@ -31,9 +31,10 @@
 // unless it is repeated ([Machine.Report]). An address has a lifetime in the
 // kernel, renewed with each advert: what a killed or frozen router leaves behind
 // ends by itself, no sooner than another router may take over and
-// no later than Lifetime and half a second after the last advert. Until then two
-// kernels answer for the address; gratuitous ARP moves the neighbours that have
-// an entry.
+// no later than Lifetime and about a second after the last advert: the kernel
+// looks at lifetimes once a second at most, so that an address which ends soon
+// after another one waits for the next look. Until then two kernels answer for
+// the address; gratuitous ARP moves the neighbours that have an entry.
 //
 // A router that did not run for longer than the others wait has lost the
 // addresses, whatever it remembers: it lets go before it looks at what arrived
