@@ -230,9 +230,9 @@ func TestAnalyzeRemoved(t *testing.T) {
 	require.Nil(t, o.analyze(api).Removed)
 	removed(o, "master2", "master0", 2000)
 	require.Equal(t, after(2000), o.analyze(api).Removed)
-	for _, e := range judge(o).run().Events {
-		require.NotEmpty(t, e.Lane, e.Text)
-	}
+	events := judge(o).run().Events
+	require.Equal(t, "API: the balancer of master2 takes the dead backend master0 out", events[len(events)-1].Text)
+	require.Equal(t, "master2", events[len(events)-1].Lane)
 }
 
 // The opening round of announcements is not the refresh.

@@ -58,24 +58,24 @@ func (o outcome) run() timeline.Run {
 		Title: s.title(obs.Victim), Setup: s.describe(), Simulated: s.Simulated, Seed: s.Seed,
 		Lanes: nodes,
 	}
-	add := func(at *ms, kind timeline.EventKind, key, vip, lane, format string, args ...any) {
+	add := func(at *ms, kind timeline.EventKind, lane, format string, args ...any) {
 		if at != nil {
-			r.Events = append(r.Events, timeline.Event{At: time.Duration(*at), Kind: kind, Key: key, VIP: vip, Lane: lane, Text: fmt.Sprintf(format, args...)})
+			r.Events = append(r.Events, timeline.Event{At: time.Duration(*at), Kind: kind, Lane: lane, Text: fmt.Sprintf(format, args...)})
 		}
 	}
-	add(new(ms(0)), timeline.Fault, "", "", obs.Victim, "%s", s.title(obs.Victim))
+	add(new(ms(0)), timeline.Fault, obs.Victim, "%s", s.title(obs.Victim))
 	for i, v := range virtuals {
 		p := o.Results[i]
 		if p.Claimant != "" {
-			add(p.LastAdvert, timeline.Protocol, "last advert", v.Name, p.OldHolder, "%s: last advert of %s", v.Name, p.OldHolder)
-			add(p.Goodbye, timeline.Protocol, "goodbye", v.Name, p.OldHolder, "%s: %s says goodbye (priority 0)", v.Name, p.OldHolder)
-			add(p.FirstAdvert, timeline.Protocol, "first advert", v.Name, p.Claimant, "%s: first advert of %s", v.Name, p.Claimant)
+			add(p.LastAdvert, timeline.Protocol, p.OldHolder, "%s: last advert of %s", v.Name, p.OldHolder)
+			add(p.Goodbye, timeline.Protocol, p.OldHolder, "%s: %s says goodbye (priority 0)", v.Name, p.OldHolder)
+			add(p.FirstAdvert, timeline.Protocol, p.Claimant, "%s: first advert of %s", v.Name, p.Claimant)
 		}
-		add(p.FirstGARP, timeline.Announce, "first announcement", v.Name, p.NewHolder, "%s: %s announces itself (gratuitous ARP)", v.Name, p.NewHolder)
-		add(p.FirstReply, timeline.Seen, "first reply", v.Name, "client", "%s: first reply from %s at the client", v.Name, p.NewHolder)
-		add(p.LastAnswer, timeline.Seen, "last answer of the old kernel", v.Name, p.OldHolder, "%s: the kernel of %s answered a newcomer for the last time", v.Name, p.OldHolder)
-		add(p.Refreshed, timeline.Announce, "refresh", v.Name, p.NewHolder, "%s: %s announces itself again", v.Name, p.NewHolder)
-		add(p.Removed, timeline.Backend, "backend removed", v.Name, p.holder(), "%s: the balancer of %s takes the dead backend %s out", v.Name, p.holder(), obs.Victim)
+		add(p.FirstGARP, timeline.Announce, p.NewHolder, "%s: %s announces itself (gratuitous ARP)", v.Name, p.NewHolder)
+		add(p.FirstReply, timeline.Seen, clientLane(v), "%s: first reply from %s at the client", v.Name, p.NewHolder)
+		add(p.LastAnswer, timeline.Seen, p.OldHolder, "%s: the kernel of %s answered a newcomer for the last time", v.Name, p.OldHolder)
+		add(p.Refreshed, timeline.Announce, p.NewHolder, "%s: %s announces itself again", v.Name, p.NewHolder)
+		add(p.Removed, timeline.Backend, p.holder(), "%s: the balancer of %s takes the dead backend %s out", v.Name, p.holder(), obs.Victim)
 		r.Spans = append(r.Spans, obs.holdSpans(v, p)...)
 		r.Spans = append(r.Spans, obs.clientSpans(v, p)...)
 		r.Clients = append(r.Clients, p.client(v))
@@ -87,13 +87,13 @@ func (o outcome) run() timeline.Run {
 }
 
 // client is what the client of an address saw.
-func (p result) client(v virtual) timeline.Client {
+func (r result) client(v virtual) timeline.Client {
 	c := timeline.Client{
-		VIP: v.Name, GapFrom: time.Duration(p.GapFrom), GapTo: time.Duration(p.GapFrom + p.Gap),
-		Open: p.GapOpen, Requests: p.Requests - p.Cut, Failed: p.Failed - p.FailedFlight, Cut: p.Cut,
+		VIP: v.Name, GapFrom: time.Duration(r.GapFrom), GapTo: time.Duration(r.GapFrom + r.Gap),
+		Open: r.GapOpen, Requests: r.Requests - r.Cut, Failed: r.Failed - r.FailedFlight, Cut: r.Cut,
 	}
-	if time.Duration(p.DarkGap) > darkGap {
-		c.Dark = []time.Duration{time.Duration(p.DarkGap)}
+	if time.Duration(r.DarkGap) > darkGap {
+		c.Dark = []time.Duration{time.Duration(r.DarkGap)}
 	}
 	return c
 }
@@ -138,9 +138,11 @@ func (o *observation) holdSpans(v virtual, p result) []timeline.Span {
 	return spans
 }
 
+func clientLane(v virtual) string { return "client " + v.Name }
+
 // clientSpans are the client's replies and its gap.
 func (o *observation) clientSpans(v virtual, p result) []timeline.Span {
-	lane := "client " + v.Name
+	lane := clientLane(v)
 	from, to := time.Duration(p.GapFrom), time.Duration(p.GapFrom+p.Gap)
 	begin, end := -time.Second, o.End.Sub(o.Fault)
 	spans := []timeline.Span{

@@ -22,20 +22,9 @@ func (r Run) WriteEvents(w io.Writer) error {
 	return err
 }
 
-// WriteResults writes what each client saw, one line each.
-func (r Run) WriteResults(w io.Writer) error {
-	var b strings.Builder
-	for _, c := range r.Clients {
-		fmt.Fprintf(&b, "%s%s: %s\n", r.prefix(), c.VIP, c.result())
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func (r Run) prefix() string { return simulated(r.Simulated) }
-
-func simulated(yes bool) string {
-	if yes {
+// prefix is what every line of a simulated run begins with.
+func (r Run) prefix() string {
+	if r.Simulated {
 		return "simulated  "
 	}
 	return ""

@@ -1,13 +1,11 @@
 // Package timeline shows what happened around a fault: as lines for a terminal,
-// as JSON, and as a picture of who held what.
+// and as a picture of who held what.
 //
 // The caller fills in a [Run] with what it measured, all instants relative to
 // the fault:
 //
 //   - [Run.Line] is one event as a line, for printing while it happens.
-//   - [Run.WriteResults] prints what the clients saw.
-//   - [Report.WriteSummary] sums up several runs, minimum, median and maximum.
-//   - [Report.WriteJSON] writes all of it for programs.
+//   - [Run.WriteEvents] prints all of them in the order of their instants.
 //   - [Run.WriteSVG] draws one run.
 //
 // Every line of a simulated run says "simulated". The package reads no clock and
@@ -71,9 +69,7 @@ type Event struct {
 	At   time.Duration // relative to the fault, negative before it
 	Text string        // a sentence without full stop
 	Kind EventKind
-	// Key names instants that are compared over several runs, such as
-	// "first advert"; empty for others. VIP and Lane say whose it is.
-	Key, VIP, Lane string
+	Lane string // where it happened, if in one row of the picture
 }
 
 // EventKind says which part of the system an event belongs to.

@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"bytes"
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"flag"
@@ -35,16 +34,16 @@ func silent() Run {
 		Lanes: []string{"master0", "master1", "master2", "client of API", "client of ingress"},
 		Events: []Event{
 			{At: 0, Kind: Fault, Lane: "master2", Text: "master2 becomes unreachable"},
-			{At: at(-181), Kind: Protocol, Key: "last advert", VIP: api, Lane: "master2", Text: "master2 sends its last advert for the API VIP"},
-			{At: at(-167), Kind: Protocol, Key: "last advert", VIP: ingress, Lane: "master2", Text: "master2 sends its last advert for the ingress VIP"},
-			{At: at(3553), Kind: Protocol, Key: "first advert", VIP: api, Lane: "master1", Text: "master1 sends its first advert for the API VIP"},
-			{At: at(3555), Kind: Announce, Key: "first announcement", VIP: api, Lane: "master1", Text: "master1 announces the API VIP by gratuitous ARP"},
-			{At: at(3568), Kind: Seen, Key: "first reply", VIP: api, Lane: "client of API", Text: "the client gets the first reply from the API VIP on master1"},
-			{At: at(3521), Kind: Protocol, Key: "first advert", VIP: ingress, Lane: "master0", Text: "master0 sends its first advert for the ingress VIP"},
-			{At: at(3522), Kind: Announce, Key: "first announcement", VIP: ingress, Lane: "master0", Text: "master0 announces the ingress VIP by gratuitous ARP"},
-			{At: at(3534), Kind: Seen, Key: "first reply", VIP: ingress, Lane: "client of ingress", Text: "the client gets the first reply from the ingress VIP on master0"},
-			{At: at(14_210), Kind: Backend, Key: "backend removed", Text: "the balancers of master0 and master1 remove the API server of master2"},
-			{At: at(63_560), Kind: Announce, Key: "refresh", VIP: api, Lane: "master1", Text: "master1 announces the API VIP again, the refresh after 60 s"},
+			{At: at(-181), Kind: Protocol, Lane: "master2", Text: "master2 sends its last advert for the API VIP"},
+			{At: at(-167), Kind: Protocol, Lane: "master2", Text: "master2 sends its last advert for the ingress VIP"},
+			{At: at(3553), Kind: Protocol, Lane: "master1", Text: "master1 sends its first advert for the API VIP"},
+			{At: at(3555), Kind: Announce, Lane: "master1", Text: "master1 announces the API VIP by gratuitous ARP"},
+			{At: at(3568), Kind: Seen, Lane: "client of API", Text: "the client gets the first reply from the API VIP on master1"},
+			{At: at(3521), Kind: Protocol, Lane: "master0", Text: "master0 sends its first advert for the ingress VIP"},
+			{At: at(3522), Kind: Announce, Lane: "master0", Text: "master0 announces the ingress VIP by gratuitous ARP"},
+			{At: at(3534), Kind: Seen, Lane: "client of ingress", Text: "the client gets the first reply from the ingress VIP on master0"},
+			{At: at(14_210), Kind: Backend, Text: "the balancers of master0 and master1 remove the API server of master2"},
+			{At: at(63_560), Kind: Announce, Lane: "master1", Text: "master1 announces the API VIP again, the refresh after 60 s"},
 		},
 		Clients: []Client{
 			{VIP: api, GapFrom: at(-5), GapTo: at(3568), Requests: 400, Failed: 71, Cut: 1},
@@ -82,9 +81,9 @@ func fast() Run {
 		},
 		Events: []Event{
 			{At: 0, Kind: Fault, Lane: "master2", Text: "SIGTERM to master2's daemon"},
-			{At: at(1), Kind: Protocol, Key: "last advert", VIP: api, Lane: "master2", Text: "master2 says goodbye (priority 0)"},
-			{At: at(84), Kind: Protocol, Key: "first advert", VIP: api, Lane: "master1", Text: "master1 sends its first advert"},
-			{At: at(97), Kind: Seen, Key: "first reply", VIP: api, Lane: "client", Text: "the client gets the first reply"},
+			{At: at(1), Kind: Protocol, Lane: "master2", Text: "master2 says goodbye (priority 0)"},
+			{At: at(84), Kind: Protocol, Lane: "master1", Text: "master1 sends its first advert"},
+			{At: at(97), Kind: Seen, Lane: "client", Text: "the client gets the first reply"},
 		},
 		Clients: []Client{{VIP: api, GapFrom: at(-4), GapTo: at(97), Requests: 20, Failed: 1, Dark: []time.Duration{at(612), at(501)}}},
 	}
@@ -113,7 +112,6 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var text, svg bytes.Buffer
 			require.NoError(t, run.WriteEvents(&text))
-			require.NoError(t, run.WriteResults(&text))
 			golden(t, name+".txt", text.Bytes())
 			require.NoError(t, run.WriteSVG(&svg))
 			golden(t, name+".svg", svg.Bytes())
@@ -121,57 +119,9 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// slower is silent with all later instants moved, and without a refresh.
-func slower(by time.Duration) Run {
-	r := silent()
-	r.Events = r.Events[:len(r.Events)-1]
-	for i := range r.Events {
-		if r.Events[i].At > 0 {
-			r.Events[i].At += by
-		}
-	}
-	for i := range r.Clients {
-		r.Clients[i].GapTo += by
-		r.Clients[i].Failed += 3
-	}
-	return r
-}
-
-func TestReport(t *testing.T) {
-	report := Report{Fault: "silent", Peer: "lastbeat", Runs: []Run{slower(at(120)), silent(), slower(at(-400))}}
-	var table, list bytes.Buffer
-	require.NoError(t, report.WriteSummary(&table))
-	golden(t, "summary.txt", table.Bytes())
-	require.NoError(t, report.WriteJSON(&list))
-	golden(t, "report.json", list.Bytes())
-
-	t.Run("simulated", func(t *testing.T) {
-		var b bytes.Buffer
-		require.NoError(t, Report{Fault: "term", Peer: "lastbeat", Runs: []Run{fast(), fast()}}.WriteSummary(&b))
-		for line := range strings.Lines(b.String()) {
-			require.True(t, strings.HasPrefix(line, "simulated "), line)
-		}
-	})
-	t.Run("no runs", func(t *testing.T) {
-		var b bytes.Buffer
-		require.NoError(t, Report{}.WriteJSON(&b))
-		require.JSONEq(t, `{"fault":"","peer":"","runs":[],"summary":[]}`, b.String())
-		require.NoError(t, Report{}.WriteSummary(&b))
-	})
-	t.Run("a gap without end is no number", func(t *testing.T) {
-		run := Run{Clients: []Client{{VIP: api, GapFrom: at(-5), GapTo: at(9000), Open: true}}}
-		require.Empty(t, Report{Runs: []Run{run}}.rows())
-		require.Equal(t, "no reply from T- 0.005 s on", run.Clients[0].result())
-	})
-	t.Run("an even number of runs", func(t *testing.T) {
-		rows := Report{Runs: []Run{slower(0), slower(at(1000))}}.rows()
-		i := 2 // after the two last adverts
-		require.Equal(t, row{"first advert", ingress, "ms", 2, 3521, 3521, 4521}, rows[i])
-	})
-	t.Run("the first instant of a key counts", func(t *testing.T) {
-		run := Run{Events: []Event{{At: at(9), Key: "k", Kind: Note}, {At: at(5), Key: "k", Kind: Note}}}
-		require.Equal(t, []row{{"k", "", "ms", 1, 5, 5, 5}}, Report{Runs: []Run{run}}.rows())
-	})
+func TestGapWithoutEnd(t *testing.T) {
+	c := Client{VIP: api, GapFrom: at(-5), GapTo: at(9000), Open: true}
+	require.Equal(t, "no reply from T- 0.005 s on", c.result())
 }
 
 // Every line that is printed of a simulated run says so.
@@ -179,13 +129,12 @@ func TestSimulatedIsSaidOnEveryLine(t *testing.T) {
 	run := fast()
 	var b bytes.Buffer
 	require.NoError(t, run.WriteEvents(&b))
-	require.NoError(t, run.WriteResults(&b))
 	n := 0
 	for line := range strings.Lines(b.String()) {
 		require.True(t, strings.HasPrefix(line, "simulated "), line)
 		n++
 	}
-	require.Equal(t, 5, n)
+	require.Equal(t, 4, n)
 	b.Reset()
 	require.NoError(t, silent().WriteEvents(&b))
 	require.NotContains(t, b.String(), "simulated")
@@ -208,7 +157,6 @@ func TestValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.EqualError(t, c.run.Validate(), c.want)
 			require.Error(t, c.run.WriteSVG(io.Discard))
-			require.ErrorContains(t, Report{Runs: []Run{silent(), c.run}}.WriteJSON(io.Discard), "run 2: "+c.want)
 		})
 	}
 	require.NoError(t, silent().Validate())
@@ -260,25 +208,4 @@ func TestNumbersStandApart(t *testing.T) {
 			require.GreaterOrEqual(t, m.at-d.marks[i-1].at, 2.0*markSize, "number %d", m.n)
 		}
 	}
-}
-
-// What a program reads back is what was measured.
-func TestJSONTimes(t *testing.T) {
-	var b bytes.Buffer
-	require.NoError(t, Report{Runs: []Run{fast()}}.WriteJSON(&b))
-	var got struct {
-		Runs []struct {
-			Seed   uint64
-			Events []struct {
-				AtMS float64 `json:"at_ms"`
-			}
-			Clients []struct {
-				DarkMS []float64 `json:"dark_ms"`
-			}
-		}
-	}
-	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
-	require.EqualValues(t, 7, got.Runs[0].Seed)
-	require.Equal(t, 84.0, got.Runs[0].Events[2].AtMS)
-	require.Equal(t, []float64{612, 501}, got.Runs[0].Clients[0].DarkMS)
 }
