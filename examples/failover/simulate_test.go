@@ -187,12 +187,14 @@ func TestSimulateSeesFaultPlantedInTheMachine(t *testing.T) {
 	require.NoError(t, err)
 	source, err := os.ReadFile(filepath.Join(root, file))
 	require.NoError(t, err, "the test needs the module's source")
-	const right = "return time.Duration(256-int(priority)) * interval / 256"
-	require.Equal(t, 1, strings.Count(string(source), right), "the text of skew has changed: plant the fault elsewhere in %s", file)
+	const signature = "func skew(version, priority uint8, interval time.Duration) time.Duration {"
+	const twice = signature + "\n\treturn 2 * right(version, priority, interval)\n}\n\n" +
+		"func right(version, priority uint8, interval time.Duration) time.Duration {"
+	require.Equal(t, 1, strings.Count(string(source), signature), "skew has changed: plant the fault elsewhere in %s", file)
 
 	dir := t.TempDir()
 	planted := filepath.Join(dir, "timing.go")
-	require.NoError(t, os.WriteFile(planted, []byte(strings.Replace(string(source), right, right+" * 2", 1)), 0o600))
+	require.NoError(t, os.WriteFile(planted, []byte(strings.Replace(string(source), signature, twice, 1)), 0o600))
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, file): planted}})
 	require.NoError(t, err)
 	overlayFile := filepath.Join(dir, "overlay.json")
