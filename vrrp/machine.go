@@ -161,9 +161,7 @@ func (m *Machine) accept(p Packet, err error) Discard {
 
 // heard acts on an accepted advert (RFC 9568, Sections 6.4.2 and 6.4.3).
 func (m *Machine) heard(now time.Time, src netip.Addr, a Advert) {
-	if a.Priority != 0 {
-		m.remember(now, src, a.Priority)
-	}
+	m.remember(now, src, a.Priority)
 	switch m.state {
 	case Backup:
 		m.heardAsBackup(now, src, a)
@@ -177,7 +175,7 @@ func (m *Machine) heardAsBackup(now time.Time, src netip.Addr, a Advert) {
 	case a.Priority == 0 && m.downWhy.Peer.IsValid() && src != m.downWhy.Peer:
 		// A goodbye of somebody whom we do not wait for: the holder is still there.
 	case a.Priority == 0:
-		m.holder = src
+		m.holder = netip.Addr{}
 		m.wait(now, 0, Reason{Cause: HolderLeft, Peer: src})
 	case a.Priority >= m.priority:
 		// An equal one stays whatever its address: nobody preempts an equal.
@@ -366,7 +364,6 @@ func (m *Machine) Stats() Stats { return m.stats }
 // enter starts to take part: as the owner at once, else as a backup that waits
 // for a whole down interval.
 func (m *Machine) enter(now time.Time, why Reason) {
-	m.holder = netip.Addr{}
 	m.preemptFrom = time.Time{}
 	m.interval = m.cfg.Interval
 	if m.priority == PriorityOwner {
@@ -383,7 +380,6 @@ func (m *Machine) becomeActive(now time.Time, why Reason) {
 	m.stats.BecameActive++
 	m.interval = m.cfg.Interval
 	m.preemptFrom = time.Time{}
-	m.reactAt = now
 	m.send(now, m.priority)
 	m.move(now, Active, why)
 	m.hold(now)
@@ -393,12 +389,12 @@ func (m *Machine) becomeActive(now time.Time, why Reason) {
 // fail goes to Fault.
 func (m *Machine) fail(now time.Time, why Reason) {
 	m.leave(now)
-	m.holder = netip.Addr{}
 	m.move(now, Fault, why)
 }
 
-// leave gives the addresses up, if we have them.
+// leave gives the addresses up, if we have them, and listens to nobody any more.
 func (m *Machine) leave(now time.Time) {
+	m.holder = netip.Addr{}
 	if m.state != Active {
 		return
 	}

@@ -25,6 +25,48 @@ func TestPreemptDelay(t *testing.T) {
 	require.Equal(t, 9*time.Second+3734375*time.Microsecond, r.Status(r.now).Since.Sub(t0))
 }
 
+// The delay counts anew for each time that a router of lower priority turns up.
+func TestPreemptDelayStartsAnew(t *testing.T) {
+	delay := func(c *vrrp.Config) {
+		c.PreemptDelay, c.Tracks = 10*time.Second, []vrrp.Track{{"vital", 0}}
+	}
+	left := func(t *testing.T, r *rig) {
+		t.Helper()
+		r.did()
+		from := r.now
+		for r.now.Sub(from) < 9*time.Second {
+			r.hear(lowAddr, 10)
+			r.next()
+			require.Equal(t, vrrp.Backup, r.state())
+		}
+	}
+	heardLower := func(t *testing.T) *rig { // for 9 s
+		r := started(t, delay)
+		require.NoError(t, r.Report(r.now, "vital", true, forever))
+		left(t, r)
+		return r
+	}
+	t.Run("after a higher one", func(t *testing.T) {
+		r := heardLower(t)
+		r.hear(highAddr, 100)
+		left(t, r)
+	})
+	t.Run("after Fault", func(t *testing.T) {
+		r := heardLower(t)
+		require.NoError(t, r.Report(r.now, "vital", false, forever))
+		require.NoError(t, r.Report(r.now, "vital", true, forever))
+		left(t, r)
+	})
+	t.Run("after we were active", func(t *testing.T) {
+		r := heardLower(t)
+		for r.state() == vrrp.Backup {
+			r.next()
+		}
+		r.hear(highAddr, 100)
+		left(t, r)
+	})
+}
+
 // Peers that would win a tie are given the time to do so, if we know of any.
 func TestRankDelay(t *testing.T) {
 	takeover := func(t *testing.T, heard map[netip.Addr]uint8, edit func(*vrrp.Config)) time.Duration {
@@ -54,6 +96,18 @@ func TestRankDelay(t *testing.T) {
 		highAddr: 68, netip.MustParseAddr("192.0.2.24"): 68, netip.MustParseAddr("192.0.2.25"): 68,
 	}, more), "never more than two steps")
 
+	t.Run("an equal that has left does not count", func(t *testing.T) {
+		require.Equal(t, down+10*ms, takeover(t, map[netip.Addr]uint8{highAddr: 68, netip.MustParseAddr("192.0.2.24"): 0}, more))
+		r := started(t, nil)
+		r.hear(highAddr, 68) // was active, was preempted, and has left since
+		r.hear(lowAddr, 200)
+		r.hear(highAddr, 0)
+		r.hear(lowAddr, 200)
+		for r.state() == vrrp.Backup {
+			r.next()
+		}
+		require.Equal(t, down, r.now.Sub(t0))
+	})
 	t.Run("it outweighs no difference of 6 in priority", func(t *testing.T) {
 		for _, tt := range []struct {
 			version  uint8
@@ -70,6 +124,33 @@ func TestRankDelay(t *testing.T) {
 			waits := takeover(t, map[netip.Addr]uint8{highAddr: 68, netip.MustParseAddr("192.0.2.24"): 68}, fit(68))
 			require.Less(t, waits, takeover(t, nil, fit(62)), "version %d, %v", tt.version, tt.interval)
 		}
+	})
+	t.Run("of forged sources the last 64 are remembered", func(t *testing.T) {
+		group := netip.MustParseAddr("224.0.0.18")
+		const weak, equal = 10, 68
+		wait := func(t *testing.T, forged int, again bool) time.Duration {
+			r := started(t, func(c *vrrp.Config) { c.Peers, c.Multicast = nil, true })
+			hear := func(src netip.Addr, priority uint8) {
+				r.after(time.Microsecond)
+				require.Equal(t, vrrp.Accepted, r.Receive(r.now, wrapIPv4(t, r.Machine.Advert(priority), src, group, 255)))
+			}
+			hear(highAddr, equal)
+			for i := range forged {
+				hear(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), weak)
+				if again {
+					hear(highAddr, equal)
+				}
+			}
+			hear(lowAddr, 200)
+			from := r.now
+			for r.state() == vrrp.Backup {
+				r.next()
+			}
+			return r.now.Sub(from)
+		}
+		require.Equal(t, down+10*ms, wait(t, 62, false))
+		require.Equal(t, down, wait(t, 63, false), "the oldest makes room")
+		require.Equal(t, down+10*ms, wait(t, 200, true), "and who was just heard does not")
 	})
 	t.Run("the lost holder does not count", func(t *testing.T) {
 		r := started(t, nil)
@@ -153,6 +234,53 @@ func TestGoodbyeOfAnother(t *testing.T) {
 	})
 }
 
+// What a status says of the active router, in each state.
+func TestStatusHolder(t *testing.T) {
+	r := started(t, func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{"vital", 0}} })
+	holder := func() netip.Addr { return r.Status(r.now).Holder }
+	require.NoError(t, r.Report(r.now, "vital", true, forever))
+	r.hear(lowAddr, 10)
+	require.Equal(t, lowAddr, holder(), "Backup, waiting to preempt it")
+	r.hear(highAddr, 100)
+	require.Equal(t, highAddr, holder(), "Backup")
+	r.hear(highAddr, 0)
+	require.False(t, holder().IsValid(), "it has left")
+	r.hear(highAddr, 100)
+	require.NoError(t, r.Report(r.now, "vital", false, forever))
+	require.False(t, holder().IsValid(), "Fault")
+	require.NoError(t, r.Report(r.now, "vital", true, forever))
+	require.False(t, holder().IsValid(), "Backup again, nobody heard yet")
+	r.hear(highAddr, 100)
+	for r.state() == vrrp.Backup {
+		r.next()
+	}
+	require.Equal(t, ownAddr, holder(), "Active")
+	r.after(time.Hour)
+	r.Advance(r.now)
+	require.Equal(t, vrrp.Backup, r.state())
+	require.False(t, holder().IsValid(), "starved")
+	r.hear(highAddr, 100)
+	r.Shutdown(r.now)
+	require.False(t, holder().IsValid(), "Initialize")
+}
+
+// A machine that was shut down can be started again, and knows nothing of before.
+func TestRestart(t *testing.T) {
+	r := active(t, nil)
+	r.hear(highAddr, 100)
+	r.Shutdown(r.now)
+	r.did()
+	r.after(time.Hour)
+	r.Start(r.now)
+	require.Equal(t, "Initialize>Backup (started)", r.did())
+	from := r.now
+	for r.state() == vrrp.Backup {
+		r.next()
+	}
+	require.Equal(t, 3734375*time.Microsecond, r.now.Sub(from))
+	require.Equal(t, "no advert heard for the down interval", r.Status(r.now).Reason.String())
+}
+
 // A status that nobody renews reads Unknown, whatever the machine last was.
 func TestStatusExpires(t *testing.T) {
 	vital := func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{"vital", 0}} }
@@ -161,6 +289,9 @@ func TestStatusExpires(t *testing.T) {
 	} {
 		s := r.Status(r.now)
 		require.Equal(t, name, s.State.String())
+		if s.State == vrrp.Fault {
+			require.Equal(t, r.now.Add(3*time.Second), s.ValidUntil)
+		}
 		require.Equal(t, s, r.Status(s.ValidUntil.Add(-1)))
 		late := r.Status(s.ValidUntil)
 		require.Equal(t, vrrp.Unknown, late.State, name)
@@ -200,6 +331,10 @@ func TestReceiveDoesNotAllocate(t *testing.T) {
 	r := started(t, nil)
 	pkt := wrapIPv4(t, r.Machine.Advert(100), highAddr, ownAddr, 255)
 	require.Zero(t, testing.AllocsPerRun(100, func() { r.Receive(r.now, pkt) }))
+	long := r.Machine.Advert(100)
+	long.Addrs = []netip.Addr{testVIP, lowAddr, highAddr, ownAddr}
+	pkt = wrapIPv4(t, long, highAddr, ownAddr, 255)
+	require.Zero(t, testing.AllocsPerRun(100, func() { r.Receive(r.now, pkt) }), "more addresses than ours")
 	garbage := append([]byte(nil), pkt...)
 	garbage[30]++
 	require.Zero(t, testing.AllocsPerRun(100, func() { r.Receive(r.now, garbage) }))

@@ -50,8 +50,8 @@ func (m *Machine) rankDelay() time.Duration {
 	limit := 2 * step
 	var delay time.Duration
 	for addr, p := range m.peers {
-		// The holder that we wait for is the one router that will not compete.
-		if addr != m.holder && p.priority == m.priority && addr.Compare(m.cfg.Source) > 0 {
+		// The router that we wait for is the one that will not compete.
+		if addr != m.downWhy.Peer && p.priority == m.priority && addr.Compare(m.cfg.Source) > 0 {
 			delay += step
 		}
 	}
