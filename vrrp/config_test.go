@@ -1,6 +1,7 @@
 package vrrp_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -78,4 +79,39 @@ func TestConfigWarnings(t *testing.T) {
 	require.Len(t, c.Warnings(), 1)
 	c.Tracks = append(c.Tracks, vrrp.Track{Name: "b"})
 	require.Empty(t, c.Warnings())
+}
+
+// The addresses of a killed holder end no sooner than another router may have
+// them, whatever its priority.
+func TestDefaultLifetime(t *testing.T) {
+	for _, tt := range []struct {
+		version        uint8
+		interval, want time.Duration
+	}{
+		{2, time.Second, 5 * time.Second},
+		{2, 255 * time.Second, 767 * time.Second},
+		{3, 10 * ms, 3 * time.Second},
+		{3, 100 * ms, 3 * time.Second},
+		{3, time.Second, 5 * time.Second},
+		{3, 40950 * ms, 165 * time.Second},
+	} {
+		r := active(t, func(c *vrrp.Config) {
+			if c.Version, c.Interval = tt.version, tt.interval; tt.version == 3 {
+				c.Password = ""
+			}
+		})
+		r.next()
+		require.Equal(t, fmt.Sprintf("advert 68, hold %v", tt.want), r.did(), "version %d, %v", tt.version, tt.interval)
+	}
+}
+
+func TestAdvertOfMachine(t *testing.T) {
+	m, err := vrrp.NewMachine(baseConfig())
+	require.NoError(t, err)
+	require.Equal(t, vrrp.ChecksumPlain, m.Advert(1).Checksum, "version 2 knows no other")
+	cfg := baseConfig()
+	cfg.Version, cfg.Password, cfg.Checksum = 3, "", vrrp.ChecksumLegacy
+	m, err = vrrp.NewMachine(cfg)
+	require.NoError(t, err)
+	require.Equal(t, vrrp.ChecksumLegacy, m.Advert(1).Checksum)
 }

@@ -141,6 +141,17 @@ func TestRFC9568(t *testing.T) {
 			}
 			require.Equal(t, vrrp.Backup, r.state())
 		})
+		t.Run("and dropped when nobody is followed any more", func(t *testing.T) {
+			r := started(t, func(c *vrrp.Config) { v3(c); c.Tracks = []vrrp.Track{{"vital", 0}} })
+			require.NoError(t, r.Report(r.now, "vital", true, forever))
+			r.hear(highAddr, 100, func(a *vrrp.Advert) { a.Interval = 2 * time.Second })
+			require.NoError(t, r.Report(r.now, "vital", false, forever))
+			require.NoError(t, r.Report(r.now, "vital", true, forever))
+			for r.state() == vrrp.Backup {
+				r.next()
+			}
+			require.Equal(t, 3734375*time.Microsecond, r.now.Sub(t0))
+		})
 		t.Run("an owner preempts always", func(t *testing.T) {
 			r := started(t, func(c *vrrp.Config) { c.Priority, c.NoPreempt = 255, true })
 			r.hear(highAddr, 255) // another owner: a mistake, but not for ever
@@ -163,6 +174,14 @@ func TestRFC9568(t *testing.T) {
 			r.did()
 			r.next()
 			require.Equal(t, time.Second, r.now.Sub(r.Status(r.now).Since), "active, it uses its own")
+			r.after(time.Hour)
+			r.Advance(r.now)
+			require.Equal(t, r.now.Add(time.Second), r.Deadline())
+			woken := r.now
+			for r.state() == vrrp.Backup {
+				r.next()
+			}
+			require.Equal(t, time.Second+734375*time.Microsecond, r.now.Sub(woken), "and after that too")
 		})
 	})
 

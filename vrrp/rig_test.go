@@ -77,8 +77,9 @@ func (r *rig) next() {
 	r.t.Helper()
 	at := r.Deadline()
 	require.False(r.t, at.IsZero(), "the machine waits for nothing")
-	require.False(r.t, at.Before(r.now), "the deadline %v lies in the past", at.Sub(t0))
-	r.now = at
+	if at.After(r.now) { // else it became due by the last input
+		r.now = at
+	}
 	r.Advance(r.now)
 	require.True(r.t, r.Deadline().After(r.now), "what is due is done: a loop would spin")
 }

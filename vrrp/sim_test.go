@@ -54,6 +54,9 @@ func (n *simNode) Wake(now time.Time, inbox []sim.Packet) {
 	}
 	n.inputs = nil
 	n.m.Advance(now)
+	if at := n.m.Deadline(); !at.IsZero() && !at.After(now) {
+		panic("what is due at " + now.String() + " was not done: a loop would spin")
+	}
 	n.act(now)
 }
 

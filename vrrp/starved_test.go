@@ -63,6 +63,16 @@ func TestStarvedBackupDoubtsItself(t *testing.T) {
 		}
 		require.Equal(t, 1734375*time.Microsecond, r.now.Sub(woken))
 	})
+	t.Run("and again, after it was heard", func(t *testing.T) {
+		r := started(t, nil)
+		for i := range 3 {
+			r.hear(highAddr, 100)
+			r.after(30 * time.Second)
+			r.Advance(r.now)
+			require.Equal(t, vrrp.Backup, r.state())
+			require.EqualValues(t, i+1, r.Stats().Starved)
+		}
+	})
 	t.Run("and not for ever", func(t *testing.T) {
 		r := started(t, nil)
 		for range 2 { // late every time
@@ -117,6 +127,7 @@ func TestStarvedHolderLetsGo(t *testing.T) {
 		r.after(time.Hour)
 		r.Advance(r.now)
 		require.Equal(t, "let go, Active>Backup (did not run for longer than the others wait)", r.did())
+		require.EqualValues(t, 1, r.Stats().Starved)
 		woken := r.now
 		for r.state() == vrrp.Backup {
 			r.next()
@@ -139,6 +150,12 @@ func TestStarvedHolderLetsGo(t *testing.T) {
 			r.next()
 		}
 		require.Equal(t, 1734375*time.Microsecond, r.now.Sub(woken))
+	})
+	t.Run("from the instant on at which an equal takes over", func(t *testing.T) {
+		r := active(t, nil)
+		r.after(3734375 * time.Microsecond)
+		r.Advance(r.now)
+		require.Equal(t, vrrp.Backup, r.state())
 	})
 	t.Run("but not after a short sleep", func(t *testing.T) {
 		r := active(t, nil)

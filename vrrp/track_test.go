@@ -75,6 +75,20 @@ func TestTrackStaysExpired(t *testing.T) {
 	require.Equal(t, vrrp.Fault, r.state())
 }
 
+// Of several reports the first to end is waited for.
+func TestTrackDeadline(t *testing.T) {
+	r := active(t, func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{"a", 1}, {"b", 1}, {"c", 1}} })
+	for name, d := range map[string]time.Duration{"a": 300 * ms, "b": 100 * ms, "c": 200 * ms} {
+		require.NoError(t, r.Report(r.now, name, true, r.now.Add(d)))
+	}
+	for _, want := range []uint8{70, 69, 68} {
+		from := r.now
+		r.next()
+		require.Equal(t, 100*ms, r.now.Sub(from))
+		require.Equal(t, want, r.Status(r.now).Priority)
+	}
+}
+
 func TestFault(t *testing.T) {
 	vital := func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{"vital", 0}} }
 	t.Run("until the first report", func(t *testing.T) {
@@ -121,6 +135,7 @@ func TestFault(t *testing.T) {
 	})
 	t.Run("the reason follows the cause", func(t *testing.T) {
 		r := started(t, func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{"a", 0}, {"b", 0}} })
+		require.Equal(t, "waiting for the first result of a", r.Status(r.now).Reason.String())
 		require.NoError(t, r.Report(r.now, "a", true, forever))
 		require.Equal(t, "waiting for the first result of b", r.Status(r.now).Reason.String())
 		require.NoError(t, r.Report(r.now, "b", false, forever))
@@ -145,6 +160,10 @@ func TestSetTracks(t *testing.T) {
 	require.Empty(t, r.did())
 	require.NoError(t, r.Report(r.now, "vital", false, forever))
 	require.Equal(t, vrrp.Fault, r.state())
+
+	backup := started(t, nil)
+	require.NoError(t, backup.SetTracks(backup.now, []vrrp.Track{{"vital", 0}}))
+	require.Equal(t, vrrp.Backup, backup.state())
 
 	require.ErrorContains(t, r.SetTracks(r.now, []vrrp.Track{{"a", 1}, {"a", 2}}), `track "a": named twice`)
 	require.NoError(t, r.Report(r.now, "vital", true, forever), "nothing changed by the fault")
