@@ -160,8 +160,7 @@ func (c *rawConn) receive(fd int, receive func(time.Time, []byte)) error {
 		}
 		receive(at, c.buf[:n])
 	}
-	c.wake()
-	return nil
+	return nil // what is left has arrived during this call, and has woken the driver
 }
 
 // kernelStamp finds the time at which the kernel received the packet.

@@ -142,6 +142,7 @@ func TestRankDelay(t *testing.T) {
 				}
 			}
 			hear(lowAddr, 200)
+			hear(lowAddr, 200) // it takes no room a second time
 			from := r.now
 			for r.state() == vrrp.Backup {
 				r.next()
