@@ -28,7 +28,7 @@ type Config struct {
 	Addrs  []netip.Addr // the virtual addresses, 1 to 255, IPv4; required
 	Source netip.Addr   // our own address, the tie-break between equals; required
 
-	// Peers are the other routers, for unicast. With peers, only they are
+	// Peers are the other routers, for unicast, 64 at most. With peers, only they are
 	// listened to. Without, Multicast must be set: an empty list is an error and
 	// never turns into something else.
 	Peers     []netip.Addr

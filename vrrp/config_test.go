@@ -30,6 +30,12 @@ func TestConfigFaults(t *testing.T) {
 		{"itself as peer", func(c *vrrp.Config) { c.Peers = []netip.Addr{ownAddr} }, "our own source"},
 		{"a peer twice", func(c *vrrp.Config) { c.Peers = []netip.Addr{lowAddr, lowAddr} }, "listed twice"},
 		{"IPv6 peer", func(c *vrrp.Config) { c.Peers = []netip.Addr{netip.IPv6LinkLocalAllRouters()} }, "must be IPv4"},
+		{"65 peers", func(c *vrrp.Config) {
+			c.Peers = nil
+			for i := range 65 {
+				c.Peers = append(c.Peers, netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + i)}))
+			}
+		}, "65 peers: must be at most 64"},
 		{"password in version 3", func(c *vrrp.Config) { c.Version = 3 }, "version 3 has none"},
 		{"negative preempt delay", func(c *vrrp.Config) { c.PreemptDelay = -1 }, "must not be negative"},
 		{"rank delay", func(c *vrrp.Config) { c.RankDelay = 2 * time.Second }, "must not be above the interval"},

@@ -30,11 +30,11 @@
 // ValidUntil, also when its router has stopped or hangs. A track's report ends
 // unless it is repeated ([Machine.Report]). An address has a lifetime in the
 // kernel, renewed with each advert: what a killed or frozen router leaves behind
-// ends by itself, no sooner than another router may take over and
-// no later than Lifetime and about a second after the last advert: the kernel
-// looks at lifetimes once a second at most, so that an address which ends soon
-// after another one waits for the next look. Until then two kernels answer for
-// the address; gratuitous ARP moves the neighbours that have an entry.
+// ends by itself, with the default Lifetime no sooner than another router may
+// take over, and no later than Lifetime and about a second after the last advert:
+// the kernel looks at lifetimes once a second at most, so that an address which
+// ends soon after another one waits for the next look. Until then two kernels
+// answer for the address; gratuitous ARP moves the neighbours that have an entry.
 //
 // A router that did not run for longer than the others wait has lost the
 // addresses, whatever it remembers: it lets go before it looks at what arrived
@@ -69,8 +69,9 @@
 // IPv6 adverts and unsolicited neighbour advertisements; virtual MAC addresses;
 // accept mode off; AH; the HMAC of keepalived 2.4; sync groups; change of peers,
 // priority, addresses and interval at run time (tracks can be changed); a
-// profile that follows RFC 9568 to the letter. Packets of those kinds are refused
-// by name and counted ([Discard]).
+// profile that follows RFC 9568 to the letter. A machine that is handed such a
+// packet says why it refuses it, and counts it ([Discard]); an HMAC shows as a wrong
+// length. The socket of an Instance receives IPv4 adverts only.
 //
 // # Requirements
 //

@@ -343,7 +343,7 @@ func (m *Machine) Advert(priority uint8) Advert {
 
 // Status returns the state as of now. An active router's claim ends when its
 // last advert is older than the others wait; a backup's view when its down timer
-// ends; Fault, after three intervals without a call.
+// ends; Fault and Initialize, after three intervals without a call.
 func (m *Machine) Status(now time.Time) Status {
 	s := Status{
 		State: m.state, Since: m.since, Reason: m.reason, Priority: m.priority, Holder: m.holder,

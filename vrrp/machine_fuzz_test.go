@@ -71,6 +71,7 @@ func FuzzMachine(f *testing.F) {
 			require.Equal(t, state == vrrp.Active, held)
 			if at := m.Deadline(); state != vrrp.Initialize {
 				require.False(t, at.IsZero())
+				require.False(t, at.After(now.Add(time.Second)), "never later than an interval")
 			}
 		}
 	})

@@ -285,12 +285,14 @@ func TestRestart(t *testing.T) {
 // A status that nobody renews reads Unknown, whatever the machine last was.
 func TestStatusExpires(t *testing.T) {
 	vital := func(c *vrrp.Config) { c.Tracks = []vrrp.Track{{"vital", 0}} }
+	stopped := started(t, nil)
+	stopped.Shutdown(stopped.now)
 	for name, r := range map[string]*rig{
-		"Active": active(t, nil), "Backup": started(t, nil), "Fault": started(t, vital),
+		"Active": active(t, nil), "Backup": started(t, nil), "Fault": started(t, vital), "Initialize": stopped,
 	} {
 		s := r.Status(r.now)
 		require.Equal(t, name, s.State.String())
-		if s.State == vrrp.Fault {
+		if name == "Fault" || name == "Initialize" {
 			require.Equal(t, r.now.Add(3*time.Second), s.ValidUntil)
 		}
 		require.Equal(t, s, r.Status(s.ValidUntil.Add(-1)))

@@ -16,6 +16,8 @@ import (
 //	    │                 └──────────────── Fault ◄────────────────┘
 //	    └─────────────────────────────────────  a track of weight 0 fails
 //	                                            (from Backup too)
+//
+// From Fault an owner goes to Active at once.
 type State uint8
 
 const (
