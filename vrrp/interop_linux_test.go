@@ -66,6 +66,7 @@ type nodeConfig struct {
 // segment is a bridge with three hosts on it.
 type segment struct {
 	t     *testing.T
+	sw    *netns.NS
 	hosts []*netns.NS
 	procs []*proc
 }
@@ -107,7 +108,7 @@ func newSegment(t *testing.T) *segment {
 	require.NoError(t, err)
 	t.Cleanup(func() { sw.Close() })
 	require.NoError(t, sw.Bridge("br0"))
-	s := &segment{t: t, procs: make([]*proc, 3)}
+	s := &segment{t: t, sw: sw, procs: make([]*proc, 3)}
 	for i := range 3 {
 		host, err := netns.New()
 		require.NoError(t, err)
