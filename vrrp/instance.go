@@ -423,7 +423,9 @@ func (i *Instance) Stats() Stats {
 }
 
 // Err returns why the interface is unfit, the socket is lost or the last round of
-// adverts could not be sent, nil when all is well.
+// adverts could not be sent, nil when all is well. Adverts that cannot be sent, by
+// reason of a firewall perhaps, do not end the claim of an active router: another
+// one takes the addresses as well while that lasts.
 func (i *Instance) Err() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
