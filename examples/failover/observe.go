@@ -168,11 +168,11 @@ func (o *observation) analyze(v virtual) result {
 }
 
 // holder has the address at the end.
-func (r result) holder() string {
-	if r.Moved {
-		return r.NewHolder
+func (p result) holder() string {
+	if p.Moved {
+		return p.NewHolder
 	}
-	return r.OldHolder
+	return p.OldHolder
 }
 
 // finalHolder is who advertises last: after a duel, the winner.

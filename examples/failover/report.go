@@ -87,13 +87,13 @@ func (o outcome) run() timeline.Run {
 }
 
 // client is what the client of an address saw.
-func (r result) client(v virtual) timeline.Client {
+func (p result) client(v virtual) timeline.Client {
 	c := timeline.Client{
-		VIP: v.Name, GapFrom: time.Duration(r.GapFrom), GapTo: time.Duration(r.GapFrom + r.Gap),
-		Open: r.GapOpen, Requests: r.Requests - r.Cut, Failed: r.Failed - r.FailedFlight, Cut: r.Cut,
+		VIP: v.Name, GapFrom: time.Duration(p.GapFrom), GapTo: time.Duration(p.GapFrom + p.Gap),
+		Open: p.GapOpen, Requests: p.Requests - p.Cut, Failed: p.Failed - p.FailedFlight, Cut: p.Cut,
 	}
-	if time.Duration(r.DarkGap) > darkGap {
-		c.Dark = []time.Duration{time.Duration(r.DarkGap)}
+	if time.Duration(p.DarkGap) > darkGap {
+		c.Dark = []time.Duration{time.Duration(p.DarkGap)}
 	}
 	return c
 }
