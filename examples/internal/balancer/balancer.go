@@ -153,6 +153,8 @@ func (b *B) Run(ctx context.Context) error {
 	group, serve := errgroup.WithContext(ctx)
 	rest, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	// The port is open: from here on connections are taken, if not at once.
+	b.serving.Store(true)
 	group.Go(func() error { return b.monitor.Run(rest) })
 	if l := listeners["ready"]; l != nil {
 		group.Go(func() error { return serveHTTP(rest, "ready", l, b.answerReady) })
@@ -162,7 +164,6 @@ func (b *B) Run(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		defer end()
-		b.serving.Store(true)
 		defer context.AfterFunc(serve, func() { b.serving.Store(false) })()
 		defer b.serving.Store(false)
 		return b.proxy.Run(serve, listeners["listen"])
