@@ -14,6 +14,7 @@ FUZZTIME ?= 120
 SOAKTIME ?= 3600
 BENCH    ?= .
 COUNT    ?= 10
+RUNS     ?= 3
 
 .PHONY: help
 help: ## list the targets
@@ -85,10 +86,13 @@ bench: ## benchmarks, COUNT (10) runs, summed up by benchstat; BENCH selects
 	$(TOOL) benchstat "$$out"
 
 .PHONY: bench-peers
-bench-peers: ## side by side with another project: PEER names a module below internal/peers
-	@if [ -z "$(PEER)" ] || [ ! -f "internal/peers/$(PEER)/go.mod" ]; then \
-		echo "bench-peers: want PEER=NAME, one of: $$(ls internal/peers 2>/dev/null | tr '\n' ' ')(none other exists yet)" >&2; exit 2; fi
-	$(GO) -C internal/peers/$(PEER) test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) -timeout=2h ./...
+bench-peers: ## side by side with another project, by turns: PEER=keepalived (root), RUNS (3) of each fault
+	@if [ "$(PEER)" != keepalived ]; then echo "bench-peers: want PEER=keepalived" >&2; exit 2; fi
+	@mkdir -p bin && $(GO) build -o bin/ ./examples/failover; \
+	for fault in silent term kill; do for peer in "" keepalived; do \
+		echo "==> $$fault, $${peer:-lastbeat}"; \
+		bin/failover -fault $$fault -peer "$$peer" -runs $(RUNS) -until takeover -svg ''; \
+	done; done
 
 .PHONY: peers
 peers: ## install the programs that the tests talk to (Debian packages, services not started)
