@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastbeat/lastbeat/examples/internal/node"
 )
 
 // asProgram makes the test binary be the program, which runs itself again on the
@@ -52,3 +54,15 @@ func readFigures(t *testing.T, path string) figuresFile {
 }
 
 func milliseconds(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
+
+// Every node's file is one that vipnode takes, with and without VRRP of its own.
+func TestNodeConfigs(t *testing.T) {
+	for _, name := range nodes {
+		for _, vrrp := range []bool{true, false} {
+			for _, interval := range []time.Duration{time.Second, 100 * time.Millisecond} {
+				_, err := node.New(nodeConfig(name, interval, vrrp), nil)
+				require.NoError(t, err, "%s, VRRP %v, %v", name, vrrp, interval)
+			}
+		}
+	}
+}

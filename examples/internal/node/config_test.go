@@ -145,8 +145,10 @@ func TestFaultsOfSections(t *testing.T) {
 		text string
 		want []string
 	}{
+		"checks that nobody sees": {"checks: [{name: a, tcp: \"localhost:1\"}]\n",
+			[]string{"instances none: there is nothing to do: list an instance, or give the section balancer, or checks with a status page"}},
 		"empty file": {"# nothing\n",
-			[]string{"instances none: there is nothing to do: list an instance, or give the section balancer"}},
+			[]string{"instances none: there is nothing to do: list an instance, or give the section balancer, or checks with a status page"}},
 		"redirect without balancer": {instance + "}]\nredirect: {vips: [192.0.2.9], from: 1, to: 2}\n",
 			[]string{"redirect.to 2: there is nothing to redirect to: give the section balancer"}},
 		"probe without redirect": {instance + "}]\nchecks: [{name: a, redirect: true}]\n",
@@ -194,4 +196,13 @@ func TestReadme(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, n.Warnings())
 	require.Len(t, config.Checks, 4)
+}
+
+// A node may have nothing but checks: somebody else, such as keepalived's scripts,
+// asks the status page for them.
+func TestChecksAlone(t *testing.T) {
+	config, err := Parse([]byte("status: 127.0.0.1:0\nchecks: [{name: a, tcp: \"localhost:1\"}]\n"))
+	require.NoError(t, err)
+	_, err = New(config, nil)
+	require.NoError(t, err)
 }

@@ -21,8 +21,9 @@ import (
 // of the balancer are for the balancer to say.
 func (c Config) complete() (Config, error) {
 	var out faults
-	if len(c.Instances) == 0 && c.Balancer == nil {
-		out.refuse("instances", "none", "there is nothing to do: list an instance, or give the section balancer")
+	// Checks alone are for others to ask, on the status page.
+	if len(c.Instances) == 0 && c.Balancer == nil && (len(c.Checks) == 0 || c.Status == "") {
+		out.refuse("instances", "none", "there is nothing to do: list an instance, or give the section balancer, or checks with a status page")
 	}
 	out.add(c.checkStatus())
 	if c.Redirect != nil {
