@@ -58,8 +58,8 @@
 //
 // # Ordering hosts for agents
 //
-// [Static], [RoundRobin] and [Shuffle] arrange the list of hosts that one agent
-// of a fleet gets. They are pure functions of their arguments:
+// [Static], [RoundRobin], [Shuffle], [Rendezvous] and [WeightedRendezvous] arrange
+// the list of hosts that one agent of a fleet gets. They are pure functions of their arguments:
 //
 //   - Static leaves the order as it is: everybody prefers the first host.
 //   - RoundRobin rotates the list left by the agent's position in the fleet. It
@@ -69,6 +69,12 @@
 //     the agent's key. Everybody who knows the two gets the same list again, in
 //     any process and with any version of Go, whatever the order in which the
 //     hosts were configured; another key or seed gives an independent one.
+//   - Rendezvous ranks the hosts by a hash of agent and host: a host that comes
+//     or goes moves only the agents that gain or lose it, and a dead host's
+//     agents spread over all others. WeightedRendezvous does so for hosts of
+//     unequal size.
+//
+// [Balanced] assigns a whole fleet at once: even to one agent, by the fewest moves.
 //
 // Hosts are compared as text. Trimming, lower-casing and other normalising is the
 // caller's.
@@ -76,7 +82,7 @@
 // # Not implemented
 //
 //   - algorithms: random, two choices, least connections, peak EWMA, hashing
-//     (Maglev, rendezvous), bounded load; the rendezvous and balanced orders
+//     (Maglev, rendezvous), bounded load
 //   - slow start, limits on connections per backend
 //   - the policies "use a backup tier" and "keep the last good set"
 package lb

@@ -139,3 +139,50 @@ func ExampleShuffle() {
 	// any order will do: true
 	// missing "10.0.0.3"
 }
+
+// An agent keeps its list when others come and go, and a host that leaves moves
+// only the agents that preferred it.
+func ExampleRendezvous() {
+	managers := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}
+	for _, agent := range []string{"1", "10", "20"} {
+		all := lb.Rendezvous{}.Arrange(managers, 0, agent)
+		fmt.Println(agent, all, "without 10.0.0.3:", lb.Rendezvous{}.Arrange(managers[:2], 0, agent))
+	}
+	// Output:
+	// 1 [10.0.0.3 10.0.0.1 10.0.0.2] without 10.0.0.3: [10.0.0.1 10.0.0.2]
+	// 10 [10.0.0.2 10.0.0.3 10.0.0.1] without 10.0.0.3: [10.0.0.2 10.0.0.1]
+	// 20 [10.0.0.1 10.0.0.3 10.0.0.2] without 10.0.0.3: [10.0.0.1 10.0.0.2]
+}
+
+func ExampleNewWeightedRendezvous() {
+	order, err := lb.NewWeightedRendezvous(map[string]int{"big": 3, "small": 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	first := map[string]int{}
+	for agent := range 1000 {
+		first[order.Arrange([]string{"big", "small"}, 0, fmt.Sprint(agent))[0]]++
+	}
+	fmt.Println("about three of four prefer big:", first["big"] > 700 && first["big"] < 800)
+	// Output: about three of four prefer big: true
+}
+
+// A fourth manager joins a fleet of twelve: it gets three agents, one from each.
+func ExampleBalanced() {
+	held := map[string]string{}
+	for agent := range 12 {
+		held[fmt.Sprint(agent)] = []string{"a", "b", "c"}[agent%3]
+	}
+	now := lb.Balanced{}.Assign([]string{"a", "b", "c", "d"}, held)
+	moves := 0
+	load := map[string]int{}
+	for agent, host := range now {
+		load[host]++
+		if held[agent] != host {
+			moves++
+		}
+	}
+	fmt.Println(load, "moves:", moves)
+	// Output: map[a:3 b:3 c:3 d:3] moves: 3
+}

@@ -111,18 +111,8 @@ func below(src *rand.PCG, n uint64) uint64 {
 	return hi
 }
 
-// hashKey maps an agent's key to the second half of the generator's seed: FNV-1a,
-// then the finaliser of MurmurHash3, since FNV alone leaves keys that differ in
-// their last byte only (agent-1, agent-2) close to each other.
-func hashKey(key string) uint64 {
-	h := uint64(0xcbf29ce484222325)
-	for i := range len(key) {
-		h = (h ^ uint64(key[i])) * 0x100000001b3
-	}
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
-}
+// hashKey maps an agent's key to the second half of the generator's seed.
+func hashKey(key string) uint64 { return mix64(fnv64(fnvStart, key)) }
 
 // distinct returns a copy of hosts in which every host stands once, at its first
 // place. It is never nil.

@@ -17,14 +17,22 @@ type order interface {
 	Diff(want, got []string) string
 }
 
-var orders = []order{Static{}, RoundRobin{}, Shuffle{Seed: 7}}
+var orders = []order{Static{}, RoundRobin{}, Shuffle{Seed: 7}, Rendezvous{}, weighted(map[string]int{"a": 3, "b": 0, "c": 256})}
+
+func weighted(weights map[string]int) WeightedRendezvous {
+	r, err := NewWeightedRendezvous(weights)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
 
 func TestOrderNames(t *testing.T) {
 	var names []string
 	for _, o := range orders {
 		names = append(names, o.Name())
 	}
-	require.Equal(t, []string{"static", "roundrobin", "shuffle"}, names)
+	require.Equal(t, []string{"static", "roundrobin", "shuffle", "rendezvous", "weightedrendezvous"}, names)
 }
 
 // The lists that CloudStack's roundrobin gives for hosts A, B, C and agents
@@ -134,7 +142,7 @@ func TestShuffleDependsOnSeedKeyAndSetOnly(t *testing.T) {
 // The strict rules for comparing the list an agent has with the one it should.
 func TestDiff(t *testing.T) {
 	list := func(s string) []string { return strings.Split(s, ",") }
-	ordered, set := []order{Static{}, RoundRobin{}}, []order{Shuffle{}}
+	ordered, set := []order{Static{}, RoundRobin{}, Rendezvous{}, WeightedRendezvous{}}, []order{Shuffle{}}
 	for _, tc := range []struct {
 		name      string
 		orders    []order
@@ -170,7 +178,7 @@ func FuzzArrange(f *testing.F) {
 	f.Add(",,A,A", 1<<30, "\x00", ^uint64(0))
 	f.Fuzz(func(t *testing.T, csv string, index int, key string, seed uint64) {
 		hosts := strings.Split(csv, ",")
-		for _, o := range []order{Static{}, RoundRobin{}, Shuffle{Seed: seed}} {
+		for _, o := range []order{Static{}, RoundRobin{}, Shuffle{Seed: seed}, Rendezvous{}, weighted(map[string]int{hosts[0]: int(seed % (MaxWeight + 1))})} {
 			got := o.Arrange(hosts, index, key)
 			if d := o.Diff(got, o.Arrange(hosts, index, key)); d != "" {
 				t.Fatalf("%s is not repeatable: %s", o.Name(), d)
