@@ -3,6 +3,7 @@ package lb
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // MaxWeight is the largest weight of a [Backend].
@@ -50,7 +51,19 @@ type Backend[T any] struct {
 	Weight int
 	// State is Up, Drain or Down.
 	State State
+	// Tier is 0 for a backend in regular use. Backends of a higher tier, up to
+	// MaxTier, are backups: a tier is used only while no backend of a lower one
+	// is Up with a weight above 0, see ModeBackup.
+	Tier int
+	// MaxConns is the largest number of leases that are open at a time, 0 for no
+	// limit. Pick passes over a backend that is full. The balancer counts leases
+	// only while something asks for it, so a limit that is set later does not
+	// see leases that were given before.
+	MaxConns int
 }
+
+// MaxTier is the largest tier of a [Backend].
+const MaxTier = 255
 
 // Reasons for which a backend is refused, found by errors.Is in the errors of
 // [New], [Balancer.Set] and [Balancer.Update].
@@ -59,13 +72,15 @@ var (
 	ErrDuplicateKey = errors.New("key is already taken: give each backend its own")
 	ErrWeight       = errors.New("weight is out of range: want 0 to 256")
 	ErrState        = errors.New("state is unknown: want Up, Drain or Down")
+	ErrTier         = errors.New("tier is out of range: want 0 to 255")
+	ErrMaxConns     = errors.New("connection limit is out of range: want 0 (none) to 2147483647")
 )
 
 // BackendError says which backend of a list was refused, and why.
 type BackendError struct {
 	Index int    // position in the list, from 0
 	Key   string // key of the backend, may be empty
-	Err   error  // wraps ErrNoKey, ErrDuplicateKey, ErrWeight or ErrState
+	Err   error  // wraps one of the reasons above
 }
 
 // Error names the backend by position and key.
@@ -76,24 +91,39 @@ func (e *BackendError) Error() string {
 // Unwrap returns the reason.
 func (e *BackendError) Unwrap() error { return e.Err }
 
-// check returns all faults of the list joined, nil if there is none.
-func check[T any](backends []Backend[T]) error {
+// check returns all faults of the list joined, nil if there is none. distinct
+// promises that the keys are good, which spares the look for duplicates.
+func check[T any](backends []Backend[T], distinct bool) error {
 	var faults []error
-	first := make(map[string]int, len(backends))
-	for i, b := range backends {
-		refuse := func(err error) { faults = append(faults, &BackendError{i, b.Key, err}) }
-		if b.Key == "" {
-			refuse(ErrNoKey)
-		} else if j, dup := first[b.Key]; dup {
-			refuse(fmt.Errorf("same key as backend %d: %w", j, ErrDuplicateKey))
-		} else {
-			first[b.Key] = i
+	refuse := func(i int, err error) {
+		faults = append(faults, &BackendError{i, backends[i].Key, err})
+	}
+	var first map[string]int
+	if !distinct {
+		first = make(map[string]int, len(backends))
+	}
+	for i := range backends {
+		b := &backends[i]
+		if !distinct {
+			if b.Key == "" {
+				refuse(i, ErrNoKey)
+			} else if j, dup := first[b.Key]; dup {
+				refuse(i, fmt.Errorf("same key as backend %d: %w", j, ErrDuplicateKey))
+			} else {
+				first[b.Key] = i
+			}
 		}
 		if b.Weight < 0 || b.Weight > MaxWeight {
-			refuse(fmt.Errorf("weight %d: %w", b.Weight, ErrWeight))
+			refuse(i, fmt.Errorf("weight %d: %w", b.Weight, ErrWeight))
 		}
 		if b.State > Down {
-			refuse(fmt.Errorf("%v: %w", b.State, ErrState))
+			refuse(i, fmt.Errorf("%v: %w", b.State, ErrState))
+		}
+		if b.Tier < 0 || b.Tier > MaxTier {
+			refuse(i, fmt.Errorf("tier %d: %w", b.Tier, ErrTier))
+		}
+		if b.MaxConns < 0 || b.MaxConns > math.MaxInt32 {
+			refuse(i, fmt.Errorf("limit %d: %w", b.MaxConns, ErrMaxConns))
 		}
 	}
 	return errors.Join(faults...)

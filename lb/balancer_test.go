@@ -162,7 +162,7 @@ func TestValidation(t *testing.T) {
 		require.Equal(t, good, b.Backends())
 	})
 	t.Run("New", func(t *testing.T) {
-		_, err := New(Config{Policy: 7}, bad...)
+		_, err := New(Config{Policy: PolicyFailStatic + 1}, bad...)
 		require.ErrorIs(t, err, ErrConfig)
 		for _, w := range wants {
 			require.ErrorIs(t, err, w.err)

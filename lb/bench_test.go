@@ -4,19 +4,39 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
-// BenchmarkPick compares a pick with the least that a round robin can cost: one
-// atomic addition, one modulo, one index.
+var benchSizes = []int{3, 100, 10_000}
+
+// benched are the algorithms whose picks cost the same for any number of backends.
+// LeastConn grows by its logarithm, Rendezvous in proportion.
+var benched = []Algorithm{
+	RoundRobin{}, WeightedRoundRobin{}, Random{}, WeightedRandom{}, Shuffle{},
+	P2C{}, PeakEWMA{}, LeastConn{}, Maglev{}, Ring{}, SourceHash{}, Rendezvous{},
+}
+
+func benchList(n int) []Backend[int] {
+	list := many(n)
+	for i := range list {
+		list[i].Weight = 1 + i%10
+	}
+	return list
+}
+
+// BenchmarkPick compares a pick, with the end of its lease, with the least that a
+// round robin can cost: one atomic addition, one modulo, one index. Algorithms
+// that look at the load do so at two more atomic additions and the addresses of
+// two backends, so their floor is that of random access.
 //
 //	go test -run - -bench Pick -count 10 ./lb
 func BenchmarkPick(b *testing.B) {
-	for _, n := range []int{3, 100, 10_000} {
-		list := make([]Backend[int], n)
+	for _, n := range benchSizes {
+		list := benchList(n)
 		floor := make([]int, n)
+		loads := make([]*load, n)
 		for i := range list {
-			list[i] = Backend[int]{Key: fmt.Sprint(i), Value: i, Weight: 1 + i%10}
-			floor[i] = i
+			floor[i], loads[i] = i, new(load)
 		}
 		sum := 0
 		b.Run("floor/"+sizeName(n), func(b *testing.B) {
@@ -25,16 +45,32 @@ func BenchmarkPick(b *testing.B) {
 				sum += floor[turn.Add(1)%uint64(len(floor))]
 			}
 		})
-		for _, alg := range []Algorithm{RoundRobin{}, WeightedRoundRobin{}} {
+		b.Run("floorload/"+sizeName(n), func(b *testing.B) {
+			var turn atomic.Uint64
+			for b.Loop() {
+				r := mix64(turn.Add(1))
+				x, y := loads[scale32(uint32(r), n)], loads[scale32(uint32(r>>32), n)]
+				if y.open.Load() < x.open.Load() {
+					x = y
+				}
+				x.open.Add(1)
+				x.open.Add(^uint64(0))
+			}
+		})
+		for _, alg := range benched {
 			bal, err := New(Config{Algorithm: alg}, list...)
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.Run(alg.Name()+"/"+sizeName(n), func(b *testing.B) {
 				b.ReportAllocs()
+				key, now := uint64(0), epoch
 				for b.Loop() {
-					l, _ := bal.Pick(0)
+					key++
+					now = now.Add(time.Microsecond)
+					l, _ := bal.Pick(key)
 					sum += l.Value()
+					l.Done(now, Result{Latency: time.Millisecond})
 				}
 			})
 		}
@@ -42,14 +78,45 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
-// BenchmarkSet is one rebuild of a list of which one member changed.
-func BenchmarkSet(b *testing.B) {
-	for _, alg := range []Algorithm{RoundRobin{}, WeightedRoundRobin{}} {
-		for _, n := range []int{3, 100, 10_000} {
-			list := make([]Backend[int], n)
-			for i := range list {
-				list[i] = Backend[int]{Key: fmt.Sprint(i), Value: i, Weight: 1 + i%10}
+// BenchmarkPickParallel is BenchmarkPick by as many goroutines as there are
+// processors.
+func BenchmarkPickParallel(b *testing.B) {
+	for _, n := range benchSizes {
+		for _, alg := range benched {
+			bal, err := New(Config{Algorithm: alg}, benchList(n)...)
+			if err != nil {
+				b.Fatal(err)
 			}
+			var stream atomic.Uint64
+			b.Run(fmt.Sprint(alg.Name(), "/", sizeName(n)), func(b *testing.B) {
+				b.RunParallel(func(pb *testing.PB) {
+					key, now := stream.Add(1<<32), epoch
+					for pb.Next() {
+						key++
+						now = now.Add(time.Microsecond)
+						l, _ := bal.Pick(key)
+						l.Done(now, Result{Latency: time.Millisecond})
+					}
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkSet is one rebuild of a list of which one member changed. The floor is a
+// copy of the list.
+func BenchmarkSet(b *testing.B) {
+	for _, n := range benchSizes {
+		list := benchList(n)
+		b.Run("floor/"+sizeName(n), func(b *testing.B) {
+			var kept atomic.Pointer[[]Backend[int]]
+			for b.Loop() {
+				c := make([]Backend[int], n)
+				copy(c, list)
+				kept.Store(&c)
+			}
+		})
+		for _, alg := range benched {
 			bal, err := New(Config{Algorithm: alg}, list...)
 			if err != nil {
 				b.Fatal(err)

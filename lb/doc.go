@@ -28,9 +28,10 @@
 // Only backends in state [Up] with a weight above 0 get new connections. Those
 // that may not are left out when the snapshot is built, not stepped over at
 // each pick: stepping over gives the neighbour of a dead backend a double
-// share. What happens when nobody is left is the [Policy], and each lease
-// tells the [Mode] in which it was given, because traffic to backends that are
-// known to be bad must never be a surprise.
+// share. Backends of a higher tier are backups for those of lower ones. What
+// happens when nobody is left is the [Policy], and each lease tells the [Mode] in
+// which it was given, because traffic to backends that are known to be bad must
+// never be a surprise. A backend may have a limit on its open leases.
 //
 // A caller whose connect fails wants another backend, not the same one again.
 // [Balancer.Walk] yields every eligible backend once, taking each step from the
@@ -39,22 +40,47 @@
 //
 // # Algorithms
 //
+// In turn:
+//
 //   - [RoundRobin] gives each backend one turn per lap, whatever its weight.
 //   - [WeightedRoundRobin] gives a backend of weight w exactly w turns per lap of
 //     W, the sum of all weights (both divided by their greatest common divisor).
 //     After any number t of turns of a lap the turns of each backend differ from
 //     its ideal t*w/W by less than 1, the best that is possible in general. Seen
 //     from any other point of the lap the difference stays below 2.
+//   - [Shuffle] gives each backend one turn per lap, every lap in another order.
+//   - [Static] uses the first backend of the list that has room.
 //
-// Both begin at a random point of the lap, so a fleet of fresh balancers does not
-// start on the same backend, and the first pick already follows the weights. A
-// rebuild keeps the position as a fraction of the lap, rounded at random: a
+// At random: [Random] and [WeightedRandom].
+//
+// By load: [P2C] takes the less loaded of two random backends, [PeakEWMA] looks at
+// their latencies as well, [LeastConn] takes the least loaded of all.
+//
+// By key, so that a client stays with its backend:
+//
+//   - [Maglev] uses a lookup table; few keys move when a backend comes or goes.
+//   - [Ring] moves only the keys of that backend, and can bound the load of each.
+//   - [Rendezvous] does too, and more evenly, but looks at all backends each time.
+//   - [SourceHash] is the plain mapping that moves most keys.
+//
+// All of them spread over the others what a backend leaves that is gone, full or
+// was tried in vain. What differs between balancers and what they share are two
+// settings: Config.Rand seeds the algorithms in turn, at random and by load, and
+// each balancer has its own, so a fleet of fresh ones does not start on the same
+// backend. Config.HashSeed seeds the algorithms by key, and a fleet shares it.
+//
+// The laps begin at a random point, and the first pick already follows the weights.
+// A rebuild keeps the position as a fraction of the lap, rounded at random: a
 // frequent rebuild neither restarts the lap (the backends late in it would never
-// be reached) nor skips or repeats the same ones again and again.
+// be reached) nor skips or repeats the same ones again and again. Loads and
+// latencies outlive rebuilds too.
 //
-// A snapshot of RoundRobin holds one 4-byte entry per backend, one of
-// WeightedRoundRobin as many as the lap has turns (at most 256 per backend).
-// Building it costs O(n) and O(W log n).
+// A pick costs the same for any number of backends, except by LeastConn (in
+// proportion to its logarithm), Rendezvous and a Static whose first ones are full.
+// When most backends are full, a pick may look at all of them, once. Building a
+// snapshot costs O(n), with these exceptions: WeightedRoundRobin O(W log n) time
+// and 4 bytes for each turn of the lap, at most 256 per backend; Maglev by the
+// size of its table; Ring by the number of its points.
 //
 // # Ordering hosts for agents
 //
@@ -81,8 +107,6 @@
 //
 // # Not implemented
 //
-//   - algorithms: random, two choices, least connections, peak EWMA, hashing
-//     (Maglev, rendezvous), bounded load
-//   - slow start, limits on connections per backend
-//   - the policies "use a backup tier" and "keep the last good set"
+//   - slow start, stickiness by a table of clients
+//   - a queue for connections that find every backend full
 package lb

@@ -1,8 +1,10 @@
 package lb_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/lastbeat/lastbeat/lb"
@@ -185,4 +187,64 @@ func ExampleBalanced() {
 	}
 	fmt.Println(load, "moves:", moves)
 	// Output: map[a:3 b:3 c:3 d:3] moves: 3
+}
+
+// The same client goes to the same server, and when that one is gone to another
+// one, without any table of clients.
+func ExampleMaglev() {
+	balancer, err := lb.New(lb.Config{Algorithm: lb.Maglev{}, HashSeed: 2026},
+		lb.Backend[string]{Key: "a", Value: "192.0.2.1:443", Weight: 1},
+		lb.Backend[string]{Key: "b", Value: "192.0.2.2:443", Weight: 1},
+		lb.Backend[string]{Key: "c", Value: "192.0.2.3:443", Weight: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Any hash of the client's address will do. A fleet that is to agree needs one
+	// that is the same everywhere, unlike those of hash/maphash.
+	address := netip.MustParseAddr("198.51.100.7").As16()
+	client := binary.BigEndian.Uint64(address[8:])
+	first, _ := balancer.Pick(client)
+	again, _ := balancer.Pick(client)
+	fmt.Println("same again:", first.Key() == again.Key())
+	tried := 0
+	for range balancer.Walk(client) {
+		tried++
+	}
+	fmt.Println("to try, in this client's order:", tried)
+	// Output:
+	// same again: true
+	// to try, in this client's order: 3
+}
+
+func ExampleLeastConn() {
+	balancer, err := lb.New(lb.Config{Algorithm: lb.LeastConn{}},
+		lb.Backend[string]{Key: "a", Value: "192.0.2.1:443", Weight: 1, MaxConns: 2},
+		lb.Backend[string]{Key: "b", Value: "192.0.2.2:443", Weight: 1, MaxConns: 2},
+		lb.Backend[string]{Key: "spare", Value: "192.0.2.3:443", Weight: 1, Tier: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	open := map[string][]*lb.Lease[string]{}
+	connect := func() {
+		lease, err := balancer.Pick(0)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		open[lease.Key()] = append(open[lease.Key()], &lease)
+	}
+	for range 4 {
+		connect()
+	}
+	fmt.Println("a:", len(open["a"]), "b:", len(open["b"]))
+	connect()
+	open["b"][0].Done(time.Now(), lb.Result{})
+	lease, _ := balancer.Pick(0)
+	fmt.Println("room at:", lease.Key())
+	// Output:
+	// a: 2 b: 2
+	// lb: every backend is full: wait until a connection ends, or raise MaxConns
+	// room at: b
 }

@@ -8,7 +8,11 @@ import (
 	"strings"
 )
 
-// Static is the order that leaves the hosts as they were configured.
+// Static is the order that leaves the hosts as they were configured, and the
+// [Algorithm] of a [Balancer] that uses the first backend of its list which is
+// not full, whatever its weight. Without MaxConns everything goes to the first.
+//
+// A pick costs one step for each full backend before the one it finds.
 type Static struct{}
 
 // Name returns "static".
@@ -61,11 +65,15 @@ func (RoundRobin) Arrange(hosts []string, index int, key string) []string {
 // either list are dropped first. Two empty lists are equal.
 func (RoundRobin) Diff(want, got []string) string { return diffOrder(want, got) }
 
-// Shuffle is the order that gives every agent a random permutation of its own.
+// Shuffle is the order that gives every agent a random permutation of its own. As
+// an [Algorithm] of a [Balancer] it gives each backend one turn per lap, whatever
+// its weight, every lap in another order: as even as RoundRobin, without a fixed
+// successor for anybody. The balancer draws the laps from its own seed; Seed
+// plays no role for it.
 //
-// The permutation is a function of Seed, the agent's key and the set of hosts, and
-// of nothing else: it can be computed again anywhere, and a push for another
-// reason does not reorder anybody.
+// The order's permutation is a function of Seed, the agent's key and the set of
+// hosts, and of nothing else: it can be computed again anywhere, and a push for
+// another reason does not reorder anybody.
 type Shuffle struct {
 	// Seed selects one family of permutations. A fleet shares it, so that each
 	// of its managers computes the same list for an agent. Any value is good.

@@ -9,7 +9,8 @@ import (
 )
 
 // Rendezvous is the order by highest random weight: each agent ranks all hosts by
-// a hash of its own key and the host.
+// a hash of its own key and the host. As an [Algorithm] of a [Balancer] it ranks
+// the backends for each key, in proportion to their weights.
 //
 // A host that leaves moves only the agents that preferred it, and those spread
 // over all others; a host that joins takes its share from all others. Nobody else
@@ -17,11 +18,20 @@ import (
 // in which hosts are configured plays no role. The price is balance: shares vary
 // as those of random draws do. A small fleet that must be even wants [Balanced].
 //
-// The score of a host is FNV-1a (64 bits) over the bytes of the key, a zero byte
+// The order's score of a host is FNV-1a (64 bits) over the bytes of the key, a zero byte
 // and the bytes of the host, passed through the finaliser of MurmurHash3. The
 // highest score is first; equal scores are ordered by the host's text. There is
 // no seed: every program that follows this paragraph computes the same lists.
-type Rendezvous struct{}
+//
+// The balancer, which is given keys that are numbers, has a score of its own, with
+// Config.HashSeed. A pick looks at all backends: fit for some dozens of them.
+type Rendezvous struct {
+	// Top makes a balancer take the least loaded of the first Top backends in the
+	// order of the key, instead of the first: a key stays with a few backends,
+	// and none of them is overloaded by it. Range 0 to 8, 0 being 1. An order
+	// does not use it.
+	Top int
+}
 
 // Name returns "rendezvous".
 func (Rendezvous) Name() string { return "rendezvous" }

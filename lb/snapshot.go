@@ -1,0 +1,143 @@
+package lb
+
+// snapshot is what a Pick reads. It never changes after it was published.
+type snapshot[T any] struct {
+	entries []entry[T] // in the caller's order; used or not
+	group   group      // those that are used
+	picker  picker     // nil without members
+	mode    Mode
+
+	// plain is the lap of a round robin as indexes of entries, when nothing is
+	// counted: a pick then need not ask anybody. offset is that of the lap.
+	plain  []uint32
+	offset uint64
+}
+
+type entry[T any] struct {
+	Backend[T]
+	good bool  // was used in the last snapshot in which any backend was up
+	load *load // nil unless something counts
+}
+
+// origin tells where the backends of a list stand in an older snapshot.
+type origin struct {
+	all   bool    // all at the same place
+	index []int32 // otherwise their places, -1 for new ones; nil if all are new
+}
+
+// match compares keys. Most lists have the same backends as the one before, and
+// then that is all there is to do.
+func (s *snapshot[T]) match(backends []Backend[T]) origin {
+	same := len(backends) == len(s.entries)
+	for i := 0; same && i < len(backends); i++ {
+		same = backends[i].Key == s.entries[i].Key
+	}
+	if same {
+		return origin{all: true}
+	}
+	place := make(map[string]int32, len(s.entries))
+	for i := range s.entries {
+		place[s.entries[i].Key] = int32(i)
+	}
+	index := make([]int32, len(backends))
+	for i := range backends {
+		if at, known := place[backends[i].Key]; known {
+			index[i] = at
+		} else {
+			index[i] = -1
+		}
+	}
+	return origin{index: index}
+}
+
+// at returns where backend i stands in the older snapshot, or -1.
+func (o origin) at(i int) int {
+	switch {
+	case o.all:
+		return i
+	case o.index == nil:
+		return -1
+	}
+	return int(o.index[i])
+}
+
+// publish makes the successor of old and lets picks see it. It is called with mu
+// held, or from New.
+func (b *Balancer[T]) publish(old *snapshot[T], backends []Backend[T], from origin) {
+	s := &snapshot[T]{entries: make([]entry[T], len(backends))}
+	for i := range backends {
+		e := &s.entries[i]
+		e.Backend = backends[i]
+		if at := from.at(i); at >= 0 {
+			e.good, e.load = old.entries[at].good, old.entries[at].load
+		}
+	}
+	members, mode := choose(s.entries, b.policy)
+	s.mode = mode
+	if mode == ModeNormal || mode == ModeBackup {
+		s.markGood(members)
+	}
+	b.fill(s, members)
+	if len(members) > 0 {
+		s.picker = b.algorithm.prepare(&s.group, old.picker, b.rand.Uint64N)
+		s.inline()
+	}
+	b.current.Store(s)
+	if t, ok := s.picker.(*tree); ok {
+		t.leave(old.picker)
+	}
+}
+
+// fill describes the members to the algorithm.
+func (b *Balancer[T]) fill(s *snapshot[T], members []uint32) {
+	g := &s.group
+	g.private, g.common, g.turn = b.private, b.common, &b.turn
+	g.keyOf = func(entry uint32) string { return s.entries[entry].Key }
+	g.counted = b.shared.count || b.traits.load || b.traits.total
+	for i := range s.entries {
+		g.counted = g.counted || s.entries[i].MaxConns > 0
+	}
+	for i := range s.entries {
+		switch e := &s.entries[i]; {
+		case !g.counted:
+			e.load = nil
+		case e.load == nil:
+			e.load = &load{shared: &b.shared}
+		}
+	}
+	g.members = make([]member, len(members))
+	for i, at := range members {
+		e := &s.entries[at]
+		weight := uint32(e.Weight)
+		if b.traits.unweighted {
+			weight = 1
+		}
+		g.members[i] = member{load: e.load, weight: weight, limit: uint32(e.MaxConns), entry: at}
+		g.total += uint64(weight)
+	}
+}
+
+// inline sets plain if it may be used.
+func (s *snapshot[T]) inline() {
+	l, ok := s.picker.(*lap)
+	if !ok || s.group.counted {
+		return
+	}
+	s.plain, s.offset = l.turns, l.offset
+	if len(s.group.members) < len(s.entries) { // else members are the entries
+		s.plain = make([]uint32, len(l.turns))
+		for i, m := range l.turns {
+			s.plain[i] = s.group.members[m].entry
+		}
+	}
+}
+
+// markGood remembers which backends were in use, for PolicyFailStatic.
+func (s *snapshot[T]) markGood(members []uint32) {
+	for i := range s.entries {
+		good := len(members) > 0 && members[0] == uint32(i)
+		if s.entries[i].good = good; good {
+			members = members[1:]
+		}
+	}
+}
