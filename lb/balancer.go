@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // ErrEmpty is returned by [Balancer.Pick] when no backend may take a connection.
@@ -36,6 +37,15 @@ type Config struct {
 	// backends send a key to the same backend, whatever the order of their
 	// lists; so a fleet shares it. Any value is good, also 0.
 	HashSeed uint64
+	// SlowStart is the window in which a backend that was Down, or is new, rises
+	// from a tenth of its weight and of its MaxConns to all of it, in ten steps.
+	// It needs Advance. A backend that comes while no other is in use starts
+	// whole. Range 1 s to 24 h, default 0, which is off.
+	//
+	// Meanwhile RoundRobin follows the rising weights, Random too, and Shuffle
+	// draws as Random does; Static knows no weights. Laps are up to ten times as
+	// long, and the algorithms by key move keys to the backend with each step.
+	SlowStart time.Duration
 	// Rand draws what must not be equal in a fleet: the starting point, the seed
 	// of random picks, roundings. It is used inside New, Set and Update only,
 	// and must not be used by others meanwhile. nil means a generator of its own,
@@ -50,12 +60,17 @@ type Balancer[T any] struct {
 	algorithm Algorithm
 	traits    traits
 	policy    Policy
+	slow      time.Duration
 	private   uint64 // seeds, see group
 	common    uint64
 	shared    shared
 
 	mu   sync.Mutex // serialises writers; Pick never takes it
 	rand *rand.Rand // guarded by mu
+	// identify is set once there is a Sticky; ids is the last one given. Guarded by mu.
+	identify bool
+	ids      uint32
+	now      time.Time // that of the latest Advance, zero before; guarded by mu
 
 	current atomic.Pointer[snapshot[T]]
 	turn    turn
@@ -76,6 +91,7 @@ func New[T any](config Config, backends ...Backend[T]) (*Balancer[T], error) {
 	b := &Balancer[T]{
 		algorithm: config.Algorithm,
 		policy:    config.Policy,
+		slow:      config.SlowStart,
 		common:    config.HashSeed,
 		rand:      config.Rand,
 	}
@@ -85,6 +101,9 @@ func New[T any](config Config, backends ...Backend[T]) (*Balancer[T], error) {
 	var faults []error
 	if config.Policy > PolicyFailStatic {
 		faults = append(faults, fmt.Errorf("%w: policy %d: want PolicyEmpty, PolicyPanic or PolicyFailStatic", ErrConfig, config.Policy))
+	}
+	if slow := config.SlowStart; slow != 0 && (slow < time.Second || slow > 24*time.Hour) {
+		faults = append(faults, fmt.Errorf("%w: SlowStart %v: want 1s to 24h, or 0 for none", ErrConfig, slow))
 	}
 	if fault := b.algorithm.fault(); fault != "" {
 		faults = append(faults, fmt.Errorf("%w: algorithm %s: %s", ErrConfig, b.algorithm.Name(), fault))
@@ -199,7 +218,13 @@ func (s *snapshot[T]) lease(i int) Lease[T] {
 func (b *Balancer[T]) Walk(key uint64) iter.Seq[Lease[T]] {
 	return func(yield func(Lease[T]) bool) {
 		s := b.current.Load()
-		tried := newSet(len(s.group.members))
+		s.walk(key, newSet(len(s.group.members)))(yield)
+	}
+}
+
+// walk yields leases on all members that are not tried, and adds them to tried.
+func (s *snapshot[T]) walk(key uint64, tried set) iter.Seq[Lease[T]] {
+	return func(yield func(Lease[T]) bool) {
 		for range s.group.members {
 			i := s.picker.pick(&s.group, key, tried)
 			if i < 0 {

@@ -133,3 +133,32 @@ func BenchmarkSet(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkSticky is a pick for a key that is known; the floor is the same balancer
+// without the table.
+func BenchmarkSticky(b *testing.B) {
+	for _, n := range benchSizes {
+		bal, err := New(Config{}, benchList(n)...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s, err := NewSticky(bal, 1<<16)
+		if err != nil {
+			b.Fatal(err)
+		}
+		key := uint64(0)
+		b.Run("floor/"+sizeName(n), func(b *testing.B) {
+			for b.Loop() {
+				key++
+				_, _ = bal.Pick(key % 10_000)
+			}
+		})
+		b.Run("known/"+sizeName(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				key++
+				_, _ = s.Pick(key % 10_000)
+			}
+		})
+	}
+}

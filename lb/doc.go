@@ -38,6 +38,10 @@
 // same sequence as Pick, so that the share of a dead backend is spread over
 // all others and not moved to its neighbour.
 //
+// A backend that returns, or is new, may start slowly: see Config.SlowStart and
+// [Balancer.Advance], which tells the balancer the time. [Sticky] keeps clients
+// with their backends by a table, whatever the algorithm.
+//
 // # Algorithms
 //
 // In turn:
@@ -107,6 +111,5 @@
 //
 // # Not implemented
 //
-//   - slow start, stickiness by a table of clients
 //   - a queue for connections that find every backend full
 package lb

@@ -248,3 +248,73 @@ func ExampleLeastConn() {
 	// lb: every backend is full: wait until a connection ends, or raise MaxConns
 	// room at: b
 }
+
+// A server that was down returns slowly. The program tells the balancer the time,
+// and is told when to do so again.
+func ExampleBalancer_Advance() {
+	backends := []lb.Backend[string]{
+		{Key: "a", Value: "192.0.2.1:443", Weight: 1},
+		{Key: "b", Value: "192.0.2.2:443", Weight: 1, State: lb.Down},
+	}
+	balancer, err := lb.New(lb.Config{SlowStart: 30 * time.Second}, backends...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	shares := func() map[string]int {
+		given := map[string]int{}
+		for range 110 {
+			lease, _ := balancer.Pick(0)
+			given[lease.Key()]++
+		}
+		return given
+	}
+
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) // a program has time.Now()
+	balancer.Advance(now)
+	backends[1].State = lb.Up
+	if err := balancer.Set(backends...); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(now.Format(time.TimeOnly), shares(), "next at", balancer.Deadline().Format(time.TimeOnly))
+	now = now.Add(30 * time.Second)
+	balancer.Advance(now)
+	fmt.Println(now.Format(time.TimeOnly), shares())
+	// Output:
+	// 12:00:00 map[a:100 b:10] next at 12:00:06
+	// 12:00:30 map[a:55 b:55]
+}
+
+// Clients stay with their backend while it drains; new ones go elsewhere.
+func ExampleSticky() {
+	backends := []lb.Backend[string]{
+		{Key: "a", Value: "192.0.2.1:443", Weight: 1},
+		{Key: "b", Value: "192.0.2.2:443", Weight: 1},
+	}
+	balancer, err := lb.New(lb.Config{}, backends...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sticky, err := lb.NewSticky(balancer, 10_000)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	const alice, bob = 1, 2 // hashes of their addresses
+	first, _ := sticky.Pick(alice)
+	for i := range backends {
+		if backends[i].Key == first.Key() {
+			backends[i].State = lb.Drain
+		}
+	}
+	if err := balancer.Set(backends...); err != nil {
+		fmt.Println(err)
+		return
+	}
+	again, _ := sticky.Pick(alice)
+	other, _ := sticky.Pick(bob)
+	fmt.Println(again.Key() == first.Key(), other.Key() == first.Key())
+	// Output: true false
+}

@@ -17,8 +17,9 @@ import (
 // again. Two backends of which one was never measured are compared by open
 // leases alone.
 //
-// The balancer has no clock. Time passes for PeakEWMA with the now of Done, the
-// latest of all leases, so estimates age only while connections end.
+// The balancer has no clock. Time passes for PeakEWMA with the latest now of any
+// Done and of [Balancer.Advance], so without Advance estimates age only while
+// connections end.
 type PeakEWMA struct {
 	// Decay is the time in which the weight of old knowledge halves. Range 1 s to
 	// 1 h, default 10 s.

@@ -1,5 +1,7 @@
 package lb
 
+import "time"
+
 // snapshot is what a Pick reads. It never changes after it was published.
 type snapshot[T any] struct {
 	entries []entry[T] // in the caller's order; used or not
@@ -11,12 +13,17 @@ type snapshot[T any] struct {
 	// counted: a pick then need not ask anybody. offset is that of the lap.
 	plain  []uint32
 	offset uint64
+
+	byID map[uint32]uint32 // entries by id, for Sticky; nil without one
 }
 
 type entry[T any] struct {
 	Backend[T]
-	good bool  // was used in the last snapshot in which any backend was up
-	load *load // nil unless something counts
+	load  *load     // nil unless something counts
+	since time.Time // begin of its slow start; zero without
+	good  bool      // was used in the last snapshot in which any backend was up
+	step  uint8     // of its slow start, 1 to rampSteps
+	id    uint32    // for Sticky
 }
 
 // origin tells where the backends of a list stand in an older snapshot.
@@ -65,12 +72,17 @@ func (o origin) at(i int) int {
 // held, or from New.
 func (b *Balancer[T]) publish(old *snapshot[T], backends []Backend[T], from origin) {
 	s := &snapshot[T]{entries: make([]entry[T], len(backends))}
+	others := len(old.group.members) > 0
 	for i := range backends {
 		e := &s.entries[i]
 		e.Backend = backends[i]
+		var was *entry[T]
 		if at := from.at(i); at >= 0 {
-			e.good, e.load = old.entries[at].good, old.entries[at].load
+			was = &old.entries[at]
+			e.good, e.load = was.good, was.load
 		}
+		b.ramp(e, was, others)
+		b.newID(e, was)
 	}
 	members, mode := choose(s.entries, b.policy)
 	s.mode = mode
@@ -81,6 +93,9 @@ func (b *Balancer[T]) publish(old *snapshot[T], backends []Backend[T], from orig
 	if len(members) > 0 {
 		s.picker = b.algorithm.prepare(&s.group, old.picker, b.rand.Uint64N)
 		s.inline()
+	}
+	if b.identify {
+		s.index()
 	}
 	b.current.Store(s)
 	if t, ok := s.picker.(*tree); ok {
@@ -97,6 +112,10 @@ func (b *Balancer[T]) fill(s *snapshot[T], members []uint32) {
 	for i := range s.entries {
 		g.counted = g.counted || s.entries[i].MaxConns > 0
 	}
+	ramping := false
+	for _, at := range members {
+		ramping = ramping || s.entries[at].step < rampSteps
+	}
 	for i := range s.entries {
 		switch e := &s.entries[i]; {
 		case !g.counted:
@@ -112,7 +131,10 @@ func (b *Balancer[T]) fill(s *snapshot[T], members []uint32) {
 		if b.traits.unweighted {
 			weight = 1
 		}
-		g.members[i] = member{load: e.load, weight: weight, limit: uint32(e.MaxConns), entry: at}
+		if ramping {
+			weight *= uint32(e.step)
+		}
+		g.members[i] = member{load: e.load, weight: weight, limit: part(e.MaxConns, e.step), entry: at}
 		g.total += uint64(weight)
 	}
 }

@@ -52,7 +52,8 @@ func schedule(weights []int) []uint32 {
 
 // chairman is the state of one run of Tijdeman's algorithm. All arithmetic is
 // on integers: with m = 2n-2, the bounds above multiplied by m*W/w. The largest
-// product, 256*m*W, stays far below 2^63 for a million backends.
+// product is w*m*W. In a slow start w is up to 2,560, and then it stays below 2^63
+// for half a million backends.
 type chairman struct {
 	weights []int64
 	total   int64
