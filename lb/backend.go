@@ -51,19 +51,16 @@ type Backend[T any] struct {
 	Weight int
 	// State is Up, Drain or Down.
 	State State
-	// Tier is 0 for a backend in regular use. Backends of a higher tier, up to
-	// MaxTier, are backups: a tier is used only while no backend of a lower one
-	// is Up with a weight above 0, see ModeBackup.
-	Tier int
+	// Tier is 0 for a backend in regular use. Backends of a higher tier are
+	// backups: a tier is used only while no backend of a lower one is Up with a
+	// weight above 0, see ModeBackup.
+	Tier uint8
 	// MaxConns is the largest number of leases that are open at a time, 0 for no
 	// limit. Pick passes over a backend that is full. The balancer counts leases
 	// only while something asks for it, so a limit that is set later does not
 	// see leases that were given before.
 	MaxConns int
 }
-
-// MaxTier is the largest tier of a [Backend].
-const MaxTier = 255
 
 // Reasons for which a backend is refused, found by errors.Is in the errors of
 // [New], [Balancer.Set] and [Balancer.Update].
@@ -72,7 +69,6 @@ var (
 	ErrDuplicateKey = errors.New("key is already taken: give each backend its own")
 	ErrWeight       = errors.New("weight is out of range: want 0 to 256")
 	ErrState        = errors.New("state is unknown: want Up, Drain or Down")
-	ErrTier         = errors.New("tier is out of range: want 0 to 255")
 	ErrMaxConns     = errors.New("connection limit is out of range: want 0 (none) to 2147483647")
 )
 
@@ -118,9 +114,6 @@ func check[T any](backends []Backend[T], distinct bool) error {
 		}
 		if b.State > Down {
 			refuse(i, fmt.Errorf("%v: %w", b.State, ErrState))
-		}
-		if b.Tier < 0 || b.Tier > MaxTier {
-			refuse(i, fmt.Errorf("tier %d: %w", b.Tier, ErrTier))
 		}
 		if b.MaxConns < 0 || b.MaxConns > math.MaxInt32 {
 			refuse(i, fmt.Errorf("limit %d: %w", b.MaxConns, ErrMaxConns))

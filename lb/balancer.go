@@ -65,12 +65,11 @@ type Balancer[T any] struct {
 	common    uint64
 	shared    shared
 
-	mu   sync.Mutex // serialises writers; Pick never takes it
-	rand *rand.Rand // guarded by mu
-	// identify is set once there is a Sticky; ids is the last one given. Guarded by mu.
-	identify bool
-	ids      uint32
-	now      time.Time // that of the latest Advance, zero before; guarded by mu
+	mu         sync.Mutex // serialises writers; Pick never takes it
+	rand       *rand.Rand // this and the rest up to current are guarded by mu
+	begin, now time.Time  // of the first and the latest Advance, zero before
+	identify   bool       // there is a Sticky
+	ids        uint32     // the last one given
 
 	current atomic.Pointer[snapshot[T]]
 	turn    turn

@@ -1,6 +1,9 @@
 package lb
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Policy says what a balancer does while no backend of any tier is Up with a
 // weight above 0. Backups need no policy: giving a backend a Tier above 0 asks
@@ -87,8 +90,8 @@ func choose[T any](entries []entry[T], policy Policy) ([]uint32, Mode) {
 
 // lowest returns the entries with a weight that usable accepts, of the lowest tier
 // that has any.
-func lowest[T any](entries []entry[T], usable func(*entry[T]) bool) (members []uint32, tier int) {
-	tier = MaxTier
+func lowest[T any](entries []entry[T], usable func(*entry[T]) bool) (members []uint32, tier uint8) {
+	tier = math.MaxUint8
 	for i := range entries {
 		e := &entries[i]
 		if e.Weight == 0 || e.Tier > tier || !usable(e) {

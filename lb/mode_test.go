@@ -15,7 +15,7 @@ func inState(states, tiers string) []Backend[int] {
 	for i, s := range states {
 		out[i].State = map[rune]State{'U': Up, 'R': Drain, 'D': Down}[s]
 		if tiers != "" {
-			out[i].Tier = int(tiers[i] - '0')
+			out[i].Tier = tiers[i] - '0'
 		}
 	}
 	return out
@@ -125,10 +125,8 @@ func TestModeAndStateNames(t *testing.T) {
 	require.Equal(t, []string{"normal", "backup", "failstatic", "panic", "empty", "mode(5)"}, modes)
 }
 
-func TestTierAndLimitAreValidated(t *testing.T) {
+func TestLimitIsValidated(t *testing.T) {
 	for want, b := range map[string]Backend[int]{
-		`lb: backend 0 "a": tier 256: tier is out of range: want 0 to 255`:                                    {Tier: 256},
-		`lb: backend 0 "a": tier -1: tier is out of range: want 0 to 255`:                                     {Tier: -1},
 		`lb: backend 0 "a": limit -1: connection limit is out of range: want 0 (none) to 2147483647`:          {MaxConns: -1},
 		`lb: backend 0 "a": limit -2147483648: connection limit is out of range: want 0 (none) to 2147483647`: {MaxConns: math.MinInt32},
 	} {
@@ -136,6 +134,6 @@ func TestTierAndLimitAreValidated(t *testing.T) {
 		_, err := New(Config{}, b)
 		require.EqualError(t, err, want)
 	}
-	_, err := New(Config{}, Backend[int]{Key: "a", Tier: MaxTier, MaxConns: math.MaxInt32})
+	_, err := New(Config{}, Backend[int]{Key: "a", MaxConns: math.MaxInt32})
 	require.NoError(t, err)
 }

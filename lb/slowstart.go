@@ -7,6 +7,13 @@ import "time"
 // connection.
 const rampSteps = 10
 
+// An instant is the time since the first Advance, in nanoseconds + 1; 0 is none.
+type instant int64
+
+func (b *Balancer[T]) instant(t time.Time) instant {
+	return instant(t.Sub(b.begin)) + 1
+}
+
 // Advance tells the balancer the time, for slow starts and for PeakEWMA. It rebuilds
 // the snapshot if a slow start takes its next step; otherwise it costs little.
 // Calls that are early, late, repeated or overtaken by a later one do no harm.
@@ -24,6 +31,9 @@ func (b *Balancer[T]) Advance(now time.Time) {
 		return
 	}
 	due := b.deadline()
+	if b.now.IsZero() {
+		b.begin = now
+	}
 	b.now = now
 	if !due.IsZero() && !now.Before(due) {
 		old := b.current.Load()
@@ -41,17 +51,25 @@ func (b *Balancer[T]) Deadline() time.Time {
 }
 
 func (b *Balancer[T]) deadline() time.Time {
-	var first time.Time
-	for _, e := range b.current.Load().entries {
-		if e.since.IsZero() {
+	if b.slow == 0 {
+		return time.Time{}
+	}
+	var first instant
+	entries := b.current.Load().entries
+	for i := range entries {
+		e := &entries[i]
+		if e.since == 0 {
 			continue
 		}
 		// From the step that the snapshot shows, not from what now would be.
-		if due := e.since.Add(time.Duration(e.step+1) * b.slow / rampSteps); first.IsZero() || due.Before(first) {
+		if due := e.since + instant(time.Duration(e.step+1)*b.slow/rampSteps); first == 0 || due < first {
 			first = due
 		}
 	}
-	return first
+	if first == 0 {
+		return time.Time{}
+	}
+	return b.begin.Add(time.Duration(first - 1))
 }
 
 // ramp sets where in its slow start an entry is. was is the entry before, nil for a
@@ -59,23 +77,23 @@ func (b *Balancer[T]) deadline() time.Time {
 func (b *Balancer[T]) ramp(e, was *entry[T], others bool) {
 	switch {
 	case b.slow == 0 || b.now.IsZero() || e.State == Down:
-		e.since, e.step = time.Time{}, rampSteps
+		e.since, e.step = 0, rampSteps
 		return
 	case was != nil && was.State != Down:
 		e.since = was.since
 	case others && e.State == Up:
-		e.since = b.now
+		e.since = b.instant(b.now)
 	}
 	e.step = rampSteps
-	if e.since.IsZero() {
+	if e.since == 0 {
 		return
 	}
 	// A now before since can't be: both are times of Advance, which only go forward.
-	if passed := b.now.Sub(e.since); passed < b.slow {
+	if passed := time.Duration(b.instant(b.now) - e.since); passed < b.slow {
 		e.step = uint8(max(1, passed*rampSteps/b.slow))
 		return
 	}
-	e.since = time.Time{}
+	e.since = 0
 }
 
 // part returns what of a limit of connections may be used at a step.

@@ -1,7 +1,5 @@
 package lb
 
-import "time"
-
 // snapshot is what a Pick reads. It never changes after it was published.
 type snapshot[T any] struct {
 	entries []entry[T] // in the caller's order; used or not
@@ -19,11 +17,11 @@ type snapshot[T any] struct {
 
 type entry[T any] struct {
 	Backend[T]
-	load  *load     // nil unless something counts
-	since time.Time // begin of its slow start; zero without
-	good  bool      // was used in the last snapshot in which any backend was up
-	step  uint8     // of its slow start, 1 to rampSteps
-	id    uint32    // for Sticky
+	load  *load   // nil unless something counts
+	since instant // begin of its slow start, 0 without
+	id    uint32  // for Sticky
+	good  bool    // was used in the last snapshot in which any backend was up
+	step  uint8   // of its slow start, 1 to rampSteps
 }
 
 // origin tells where the backends of a list stand in an older snapshot.
@@ -73,6 +71,8 @@ func (o origin) at(i int) int {
 func (b *Balancer[T]) publish(old *snapshot[T], backends []Backend[T], from origin) {
 	s := &snapshot[T]{entries: make([]entry[T], len(backends))}
 	others := len(old.group.members) > 0
+	counted := b.shared.count || b.traits.load || b.traits.total
+	ramping := false
 	for i := range backends {
 		e := &s.entries[i]
 		e.Backend = backends[i]
@@ -83,13 +83,16 @@ func (b *Balancer[T]) publish(old *snapshot[T], backends []Backend[T], from orig
 		}
 		b.ramp(e, was, others)
 		b.newID(e, was)
+		counted = counted || e.MaxConns > 0
+		ramping = ramping || e.step < rampSteps
 	}
 	members, mode := choose(s.entries, b.policy)
 	s.mode = mode
 	if mode == ModeNormal || mode == ModeBackup {
 		s.markGood(members)
 	}
-	b.fill(s, members)
+	s.count(counted, &b.shared)
+	b.fill(s, members, ramping)
 	if len(members) > 0 {
 		s.picker = b.algorithm.prepare(&s.group, old.picker, b.rand.Uint64N)
 		s.inline()
@@ -103,27 +106,24 @@ func (b *Balancer[T]) publish(old *snapshot[T], backends []Backend[T], from orig
 	}
 }
 
+// count gives every entry a load, or takes it away.
+func (s *snapshot[T]) count(counted bool, shared *shared) {
+	s.group.counted = counted
+	for i := range s.entries {
+		switch e := &s.entries[i]; {
+		case counted && e.load == nil:
+			e.load = &load{shared: shared}
+		case !counted && e.load != nil:
+			e.load = nil
+		}
+	}
+}
+
 // fill describes the members to the algorithm.
-func (b *Balancer[T]) fill(s *snapshot[T], members []uint32) {
+func (b *Balancer[T]) fill(s *snapshot[T], members []uint32, ramping bool) {
 	g := &s.group
 	g.private, g.common, g.turn = b.private, b.common, &b.turn
 	g.keyOf = func(entry uint32) string { return s.entries[entry].Key }
-	g.counted = b.shared.count || b.traits.load || b.traits.total
-	for i := range s.entries {
-		g.counted = g.counted || s.entries[i].MaxConns > 0
-	}
-	ramping := false
-	for _, at := range members {
-		ramping = ramping || s.entries[at].step < rampSteps
-	}
-	for i := range s.entries {
-		switch e := &s.entries[i]; {
-		case !g.counted:
-			e.load = nil
-		case e.load == nil:
-			e.load = &load{shared: &b.shared}
-		}
-	}
 	g.members = make([]member, len(members))
 	for i, at := range members {
 		e := &s.entries[at]

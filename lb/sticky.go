@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"sync/atomic"
 )
 
@@ -66,7 +67,7 @@ func (b *Balancer[T]) newID(e, was *entry[T]) {
 
 // index makes the ids of the backends that may keep their keys known.
 func (s *snapshot[T]) index() {
-	tier := MaxTier
+	tier := uint8(math.MaxUint8)
 	if len(s.group.members) > 0 {
 		tier = s.entries[s.group.members[0].entry].Tier
 	}
