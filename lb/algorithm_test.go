@@ -56,6 +56,49 @@ func TestWeightedLap(t *testing.T) {
 	})
 }
 
+// Over 20,000 random sets of weights: exact shares of a lap, below 1 off the ideal
+// at every turn from its start, and below 2 from any other turn to any later one.
+func TestWeightedLapManySets(t *testing.T) {
+	const sets = 20_000
+	r := rand.New(rand.NewPCG(3, 4))
+	worst, worstAny := 0.0, 0.0
+	for set := range sets {
+		most, top := 8, 12
+		if set%200 == 0 {
+			most, top = 24, MaxWeight
+		}
+		weights := make([]int, 1+r.IntN(most))
+		total, divisor := 0, 0
+		for i := range weights {
+			weights[i] = 1 + r.IntN(top)
+			total, divisor = total+weights[i], gcd(divisor, weights[i])
+		}
+		lap := schedule(weights)
+		if len(lap)*divisor != total {
+			t.Fatalf("%v: a lap of %d turns", weights, len(lap))
+		}
+		for i, w := range weights {
+			// The difference of two turns' errors is the error of what lies between, so the
+			// largest and the least error of a lap bound those of all stretches.
+			taken, low, high := 0, 0.0, 0.0
+			for at, who := range lap {
+				if int(who) == i {
+					taken++
+				}
+				off := float64(taken) - float64(at+1)*float64(w)/float64(total)
+				low, high = min(low, off), max(high, off)
+			}
+			if taken*divisor != w {
+				t.Fatalf("%v: backend %d has %d turns", weights, i, taken)
+			}
+			worst, worstAny = max(worst, high, -low), max(worstAny, high-low)
+		}
+	}
+	t.Logf("%d sets of weights: at most %.3f off from the start, %.3f from any turn", sets, worst, worstAny)
+	require.Less(t, worst, 1.0)
+	require.Less(t, worstAny, 2.0)
+}
+
 // Cases in which other schedules go wrong: the heaviest in one block (LVS), equal
 // light ones in a clump (heap by deadline), weights that are rounded away (stride).
 func TestWeightedLapHardCases(t *testing.T) {

@@ -92,7 +92,6 @@ func New[T any](config Config, backends ...Backend[T]) (*Balancer[T], error) {
 		policy:    config.Policy,
 		slow:      config.SlowStart,
 		common:    config.HashSeed,
-		rand:      config.Rand,
 	}
 	if b.algorithm == nil {
 		b.algorithm = RoundRobin{}
@@ -122,14 +121,20 @@ func New[T any](config Config, backends ...Backend[T]) (*Balancer[T], error) {
 		b.shared.latency = true
 		b.shared.clock.init(peak)
 	}
-	if b.rand == nil {
-		var seed [16]byte
-		crand.Read(seed[:]) // never fails, by its documentation
-		b.rand = rand.New(rand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))
-	}
+	b.rand = generator(config.Rand)
 	b.private = b.rand.Uint64()
 	b.publish(&snapshot[T]{}, backends, origin{})
 	return b, nil
+}
+
+// generator returns r, or if that is nil a generator seeded by the system.
+func generator(r *rand.Rand) *rand.Rand {
+	if r != nil {
+		return r
+	}
+	var seed [16]byte
+	crand.Read(seed[:]) // never fails, by its documentation
+	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))
 }
 
 // tooMany returns an error when the algorithm can't serve n backends.

@@ -1,7 +1,8 @@
 // Package lb decides which backend gets the next connection, and in which order
 // an agent walks a list of hosts.
 //
-// The two jobs share algorithms, not an interface.
+// The two jobs share algorithms, not an interface. A third type, [Pool], dials for
+// clients that keep one connection to one of a few servers.
 //
 // # Balancing connections
 //
@@ -23,7 +24,8 @@
 // and swap it in; they validate everything first, so that a bad list changes
 // nothing. [Balancer.Pick] takes no lock, never blocks, never loops and does
 // not allocate. All methods of a Balancer may be called from any goroutine.
-// The package starts no goroutine and reads no clock.
+// The package starts no goroutine and reads no clock; only the attempts of a Pool
+// to dial are bounded in time.
 //
 // Only backends in state [Up] with a weight above 0 get new connections. Those
 // that may not are left out when the snapshot is built, not stepped over at
@@ -112,4 +114,7 @@
 // # Not implemented
 //
 //   - a queue for connections that find every backend full
+//   - a bound on the time for which PolicyFailStatic keeps the last good set, and a
+//     window for the backends that leave it one after the other
+//   - a Pool that leaves a working server for a preferred one that has come up
 package lb
