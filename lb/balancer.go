@@ -47,10 +47,11 @@ type Config struct {
 	// long, and the algorithms by key move keys to the backend with each step.
 	SlowStart time.Duration
 	// Rand draws what must not be equal in a fleet: the starting point, the seed
-	// of random picks, roundings. It is used inside New, Set and Update only,
-	// and must not be used by others meanwhile. nil means a generator of its own,
-	// seeded by crypto/rand; give one only to repeat a run, as equal seeds send a
-	// whole fleet to the same backend at once.
+	// of random picks, roundings. It is used by whatever builds a snapshot (New,
+	// Set, Update, Advance, NewSticky), never by picks, and must not be used by
+	// others meanwhile. nil means a generator of its own, seeded by crypto/rand;
+	// give one only to repeat a run, as equal seeds send a whole fleet to the same
+	// backend at once.
 	Rand *rand.Rand
 }
 
@@ -160,8 +161,8 @@ func (b *Balancer[T]) Set(backends ...Backend[T]) error {
 
 // Update replaces all backends by what edit makes of a copy of the present ones.
 // Updates run one at a time, so that none is lost. A caller with many changes
-// makes them in one Update. edit must not call the balancer's Set or Update. The
-// errors are those of Set.
+// makes them in one Update. edit must not call Set, Update, Advance or Deadline of
+// the balancer. The errors are those of Set.
 func (b *Balancer[T]) Update(edit func(backends []Backend[T]) []Backend[T]) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

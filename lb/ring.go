@@ -20,7 +20,9 @@ type Ring struct {
 	// Bound is the largest number of open leases of a backend, as a multiple of its
 	// share of all open leases, rounded up. Range above 1 to 100, 0 for no bound.
 	// 1.25 is common; lower values move more keys. The balancer counts all open
-	// leases, also those of backends that left.
+	// leases, also those of backends that left. Backends with a MaxConns below the
+	// bound may leave a pick without room (ErrAllFull) before all are full. A walk
+	// minds MaxConns only.
 	Bound float64
 }
 
