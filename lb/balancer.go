@@ -29,6 +29,12 @@ type Config struct {
 	Algorithm Algorithm
 	// Policy is used while no backend is up. Default PolicyEmpty.
 	Policy Policy
+	// FailStaticWindow is how long before the last backend went down another one
+	// may have done so and still belong to the last good set. Checks that fail
+	// for a common reason seldom do so at once, and without a window everything
+	// goes to the backend whose check happened to be the last. It needs Advance
+	// before each Set. Range 0, the default, to 24 h.
+	FailStaticWindow time.Duration
 	// Count makes the balancer count leases, see Balancer.Counts. It costs one
 	// more atomic addition per Pick. Default off.
 	Count bool
@@ -62,6 +68,7 @@ type Balancer[T any] struct {
 	traits    traits
 	policy    Policy
 	slow      time.Duration
+	window    time.Duration
 	private   uint64 // seeds, see group
 	common    uint64
 	shared    shared
@@ -92,6 +99,7 @@ func New[T any](config Config, backends ...Backend[T]) (*Balancer[T], error) {
 		algorithm: config.Algorithm,
 		policy:    config.Policy,
 		slow:      config.SlowStart,
+		window:    config.FailStaticWindow,
 		common:    config.HashSeed,
 	}
 	if b.algorithm == nil {
@@ -103,6 +111,9 @@ func New[T any](config Config, backends ...Backend[T]) (*Balancer[T], error) {
 	}
 	if slow := config.SlowStart; slow != 0 && (slow < time.Second || slow > 24*time.Hour) {
 		faults = append(faults, fmt.Errorf("%w: SlowStart %v: want 1s to 24h, or 0 for none", ErrConfig, slow))
+	}
+	if w := config.FailStaticWindow; w < 0 || w > 24*time.Hour {
+		faults = append(faults, fmt.Errorf("%w: FailStaticWindow %v: want 0 to 24h", ErrConfig, w))
 	}
 	if fault := b.algorithm.fault(); fault != "" {
 		faults = append(faults, fmt.Errorf("%w: algorithm %s: %s", ErrConfig, b.algorithm.Name(), fault))

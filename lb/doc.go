@@ -116,7 +116,6 @@
 //   - a subset of the backends for each balancer of a large fleet; a counter of
 //     picks for each processor (all picks in turn or at random share one)
 //   - a queue for connections that find every backend full
-//   - a bound on the time for which PolicyFailStatic keeps the last good set, and a
-//     window for the backends that leave it one after the other
+//   - a bound on the time for which PolicyFailStatic keeps the last good set
 //   - a Pool that leaves a working server for a preferred one that has come up
 package lb

@@ -20,8 +20,9 @@ const (
 	// backends stay out of it.
 	PolicyPanic
 	// PolicyFailStatic keeps the last good set: the backends that were in use
-	// when the last of them ceased to be Up, as long as they stand in the list,
-	// are Down and have a weight above 0. Where there was no good set, as after
+	// when the last of them ceased to be Up, and those that went Down within
+	// Config.FailStaticWindow before, as long as they stand in the list, are Down
+	// and have a weight above 0. Where there was no good set, as after
 	// New, it is PolicyEmpty. The balancer keeps the set until one is Up; how long
 	// old knowledge may be used is for the caller to say, by changing the policy.
 	PolicyFailStatic

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -115,6 +116,48 @@ func TestFailStaticForgetsWhoLeft(t *testing.T) {
 	slices.Reverse(list)
 	require.NoError(t, b.Set(list...))
 	require.Equal(t, "a", used(t, b), "the place in the list plays no role")
+}
+
+// The prober dies, and its verdicts expire one after the other. Without a window all
+// connections go to the one that was last.
+func TestFailStaticWindow(t *testing.T) {
+	_, err := New[int](Config{FailStaticWindow: -1})
+	require.ErrorIs(t, err, ErrConfig)
+	for _, tc := range []struct {
+		name   string
+		window time.Duration
+		used   string
+	}{
+		{"without", 0, "d"},
+		{"short", 3 * time.Second, "cd"},
+		{"long enough", 10 * time.Second, "bcd"},
+		{"longer than those before were up", time.Hour, "abcd"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := seeded(t, Config{Policy: PolicyFailStatic, FailStaticWindow: tc.window, SlowStart: time.Minute}, 1, inState("UUUU", ""))
+			for _, step := range []struct {
+				second int
+				states string
+			}{
+				{0, "UUUU"}, {1, "DUUU"}, {30, "DUUU"}, // a was down long before
+				{100, "DDUU"}, {104, "DDDU"}, {106, "DDDU"}, {106, "DDDD"}, {200, "DDDD"},
+			} {
+				b.Advance(epoch.Add(time.Duration(step.second) * time.Second))
+				require.NoError(t, b.Set(inState(step.states, "")...))
+			}
+			require.Equal(t, ModeFailStatic, b.Mode())
+			require.Equal(t, tc.used, used(t, b), "also long after")
+			b.Advance(epoch.Add(300 * time.Second))
+			require.NoError(t, b.Set(inState("DDRU", "")...))
+			require.Equal(t, "d", used(t, b))
+			require.NoError(t, b.Set(inState("DDDD", "")...))
+			want := "d" // c was drained, and nobody else was up of late
+			if tc.window == time.Hour {
+				want = "abd"
+			}
+			require.Equal(t, want, used(t, b))
+		})
+	}
 }
 
 func TestModeAndStateNames(t *testing.T) {

@@ -58,11 +58,11 @@ func (b *Balancer[T]) deadline() time.Time {
 	entries := b.current.Load().entries
 	for i := range entries {
 		e := &entries[i]
-		if e.since == 0 {
+		if e.mark == 0 || e.State == Down {
 			continue
 		}
 		// From the step that the snapshot shows, not from what now would be.
-		if due := e.since + instant(time.Duration(e.step+1)*b.slow/rampSteps); first == 0 || due < first {
+		if due := e.mark + instant(time.Duration(e.step+1)*b.slow/rampSteps); first == 0 || due < first {
 			first = due
 		}
 	}
@@ -75,25 +75,29 @@ func (b *Balancer[T]) deadline() time.Time {
 // ramp sets where in its slow start an entry is. was is the entry before, nil for a
 // new one; others tells whether backends were in use.
 func (b *Balancer[T]) ramp(e, was *entry[T], others bool) {
+	e.step = rampSteps
 	switch {
-	case b.slow == 0 || b.now.IsZero() || e.State == Down:
-		e.since, e.step = 0, rampSteps
+	case e.State == Down:
+		if was != nil && was.State == Down {
+			e.mark = was.mark
+		}
+		return
+	case b.slow == 0 || b.now.IsZero():
 		return
 	case was != nil && was.State != Down:
-		e.since = was.since
+		e.mark = was.mark
 	case others && e.State == Up:
-		e.since = b.instant(b.now)
+		e.mark = b.instant(b.now)
 	}
-	e.step = rampSteps
-	if e.since == 0 {
+	if e.mark == 0 {
 		return
 	}
-	// A now before since can't be: both are times of Advance, which only go forward.
-	if passed := time.Duration(b.instant(b.now) - e.since); passed < b.slow {
+	// A now before the mark can't be: both are times of Advance, which only go forward.
+	if passed := time.Duration(b.instant(b.now) - e.mark); passed < b.slow {
 		e.step = uint8(max(1, passed*rampSteps/b.slow))
 		return
 	}
-	e.since = 0
+	e.mark = 0
 }
 
 // part returns what of a limit of connections may be used at a step.

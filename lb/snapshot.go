@@ -17,11 +17,13 @@ type snapshot[T any] struct {
 
 type entry[T any] struct {
 	Backend[T]
-	load  *load   // nil unless something counts
-	since instant // begin of its slow start, 0 without
-	id    uint32  // for Sticky
-	good  bool    // was used in the last snapshot in which any backend was up
-	step  uint8   // of its slow start, 1 to rampSteps
+	load *load // nil unless something counts
+	// mark is when its slow start began, or while it is Down when it ceased to be
+	// in use; 0 without.
+	mark instant
+	id   uint32 // for Sticky
+	good bool   // of the last good set, see PolicyFailStatic
+	step uint8  // of its slow start, 1 to rampSteps
 }
 
 // origin tells where the backends of a list stand in an older snapshot.
@@ -86,10 +88,13 @@ func (b *Balancer[T]) publish(old *snapshot[T], backends []Backend[T], from orig
 		counted = counted || e.MaxConns > 0
 		ramping = ramping || e.step < rampSteps
 	}
+	if old.mode == ModeNormal || old.mode == ModeBackup {
+		b.forget(s)
+	}
 	members, mode := choose(s.entries, b.policy)
 	s.mode = mode
 	if mode == ModeNormal || mode == ModeBackup {
-		s.markGood(members)
+		b.remember(s, members)
 	}
 	s.count(counted, &b.shared)
 	b.fill(s, members, ramping)
@@ -150,16 +155,6 @@ func (s *snapshot[T]) inline() {
 		s.plain = make([]uint32, len(l.turns))
 		for i, m := range l.turns {
 			s.plain[i] = s.group.members[m].entry
-		}
-	}
-}
-
-// markGood remembers which backends were in use, for PolicyFailStatic.
-func (s *snapshot[T]) markGood(members []uint32) {
-	for i := range s.entries {
-		good := len(members) > 0 && members[0] == uint32(i)
-		if s.entries[i].good = good; good {
-			members = members[1:]
 		}
 	}
 }
