@@ -82,7 +82,34 @@ func TestLeastConnIsExact(t *testing.T) {
 	})
 }
 
-// best is the answer of a scan over the present loads.
+// The same over a long run with a tree of several levels, in which backends rise to
+// the top by the end of a lease while they lead their part of it.
+func TestLeastConnIsExactInDeepTrees(t *testing.T) {
+	for seed := range uint64(4) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		list := many(70 + 500*int(seed%2))
+		for i := range list {
+			list[i].Weight = 1 + r.IntN(1+2*int(seed/2))
+		}
+		b := seeded(t, Config{Algorithm: LeastConn{}}, seed, list)
+		model := leastModel{list, map[string]int{}, map[string]int{}, 0}
+		var open []Lease[int]
+		for step := range 4000 {
+			if i := r.IntN(1 + 2*len(open)); i < len(open) && step > 1000 {
+				model.open[open[i].Key()]--
+				open[i].Done(epoch, Result{})
+				open = slices.Delete(open, i, i+1)
+				continue
+			}
+			l, err := b.Pick(0)
+			require.NoError(t, err)
+			require.Equal(t, model.pick(), l.Key(), "seed %d step %d", seed, step)
+			open = append(open, l)
+		}
+	}
+}
+
+// scan returns the answer of a scan over the present loads.
 func (t *tree) scan() int {
 	best := 0
 	for i := range t.members {
