@@ -32,9 +32,10 @@ var localErrnos = []syscall.Errno{
 // Classify tells what the error of a probe says about its target.
 //
 //   - nil is Good.
-//   - Errors that wrap [ErrLocal], a failed name look-up, a cancelled context, and
-//     the errors of the operating system that arise before anything was sent (too
-//     many open files, no free port, no route, no permission, ...) are LocalError.
+//   - Errors that wrap [ErrLocal], a failed name look-up, a source address of the
+//     other family, a cancelled context, and the errors of the operating system
+//     that arise before anything was sent (too many open files, no free port, no
+//     route, no permission, ...) are LocalError.
 //   - All others are Bad: refused, reset, timed out, host unreachable, a wrong
 //     answer, a certificate that does not verify.
 func Classify(err error) Outcome {
@@ -46,6 +47,9 @@ func Classify(err error) Outcome {
 	}
 	if _, failed := errors.AsType[*net.DNSError](err); failed {
 		return LocalError // nobody has asked the target
+	}
+	if _, failed := errors.AsType[*net.AddrError](err); failed {
+		return LocalError // such as a source of the other family
 	}
 	for _, errno := range localErrnos {
 		if errors.Is(err, errno) {
@@ -64,7 +68,7 @@ func begun(ctx context.Context) error {
 	return nil
 }
 
-// dialer returns a dialer with the given source address, any if it is invalid.
+// dialer returns a TCP dialer with the given source address, any if it is invalid.
 func dialer(source netip.Addr) *net.Dialer {
 	// No keep-alive: a probe is over before the first would be sent.
 	d := &net.Dialer{KeepAlive: -1}

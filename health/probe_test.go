@@ -146,6 +146,10 @@ func TestTCP(t *testing.T) {
 		require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
 		require.Equal(t, LocalError, Classify(err))
 	})
+	t.Run("source of the other family", func(t *testing.T) {
+		err := probe(t, TCPConfig{Address: listen(t).Addr().String(), Source: netip.MustParseAddr("::1")})
+		require.Equal(t, LocalError, Classify(err), "%v", err)
+	})
 	t.Run("no time left to send anything", func(t *testing.T) {
 		p, err := NewTCP(TCPConfig{Address: listen(t).Addr().String()})
 		require.NoError(t, err)
