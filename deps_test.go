@@ -63,7 +63,7 @@ var testOnly = []string{"github.com/stretchr/testify", "pgregory.net/rapid", "go
 // the package, on Linux.
 var linked = map[string][]string{
 	"lb":     {},
-	"health": {"golang.org/x/sync"},
+	"health": {"golang.org/x/sync", "golang.org/x/sys"},
 	"nft": {
 		"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/mdlayher/socket",
 		"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys",

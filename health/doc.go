@@ -69,7 +69,7 @@
 //
 // # Not implemented
 //
-//   - probers: UDP, ICMP echo, external programs
+//   - probers: ICMP echo, external programs
 //   - counting that is not consecutive (as OVN does), damping of flapping targets
 //   - leases with owner and epoch, votes of several observers, a self-doubt score,
 //     a guard against mass failure

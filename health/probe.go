@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
 )
 
 // ErrLocal marks the error of a [Prober] as a local error: wrap it when the probe
@@ -78,14 +79,32 @@ func dialer(source netip.Addr) *net.Dialer {
 	return d
 }
 
-// checkAddress returns why host:port can't be dialled, nil if it can.
-func checkAddress(field, address string) error {
+// past is a deadline that has gone by: it ends a read or write that waits.
+var past = time.Unix(1, 0)
+
+// bind makes reads and writes on conn end with ctx, until release is called.
+func bind(ctx context.Context, conn net.Conn) (release func() bool) {
+	return context.AfterFunc(ctx, func() { conn.SetDeadline(past) })
+}
+
+// because returns the error of ctx if it has ended, as that is why err came back.
+func because(ctx context.Context, err error) error {
+	if ended := ctx.Err(); ended != nil {
+		return ended
+	}
+	return err
+}
+
+// checkAddress returns why host:port can't be dialled by TCP, nil if it can.
+func checkAddress(field, address string) error { return checkNetAddress("tcp", field, address) }
+
+func checkNetAddress(network, field, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil && host == "" {
 		err = errors.New("host is empty")
 	}
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		_, err = net.LookupPort(network, port)
 	}
 	if err != nil {
 		return &ConfigError{"", field, fmt.Sprintf("%q", address), fmt.Sprintf("host:port, such as 192.0.2.1:443 or [2001:db8::1]:443 (%v)", err)}

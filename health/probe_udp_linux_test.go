@@ -1,0 +1,94 @@
+package health
+
+import (
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastbeat/lastbeat/internal/netns"
+	"github.com/lastbeat/lastbeat/internal/netns/nstest"
+)
+
+// A closed port is bad at once, also where silence is good. Linux answers on
+// loopback before the send returns.
+func TestUDPClosedPort(t *testing.T) {
+	for _, silenceGood := range []bool{false, true} {
+		p, err := NewUDP(UDPConfig{Address: closedUDP(t), SilenceGood: silenceGood})
+		require.NoError(t, err)
+		err = p.Probe(t.Context())
+		require.Equal(t, Bad, Classify(err), "%v", err)
+		require.ErrorContains(t, err, "unreachable: ")
+		require.ErrorContains(t, err, "connection refused")
+	}
+}
+
+// An error that arrived just before the time ended is not overlooked: a read whose
+// deadline has gone by does not look at the socket.
+func TestUDPErrorBeatsSilence(t *testing.T) {
+	p, err := NewUDP(UDPConfig{Address: closedUDP(t), SilenceGood: true})
+	require.NoError(t, err)
+	conn, err := p.dialer.DialContext(t.Context(), "udp", p.config.Address)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, pendingError(conn))
+	_, err = conn.Write(nil)
+	require.NoError(t, err)
+	require.NoError(t, conn.SetDeadline(past))
+	_, err = conn.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the premise")
+	require.ErrorContains(t, pendingError(conn), "connection refused")
+	require.NoError(t, pendingError(conn), "taken")
+}
+
+// lan makes a neighbour at the other end of a cable, with addresses of both
+// families, in the namespaces of a kernel test.
+func lan(t *testing.T) *netns.NS {
+	here, err := netns.Current()
+	require.NoError(t, err)
+	there, err := netns.New()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		here.Close()
+		there.Close()
+	})
+	require.NoError(t, netns.Veth(here, "here", there, "there"))
+	for _, p := range []string{"192.0.2.1/24", "2001:db8::1/64"} {
+		require.NoError(t, here.AddAddr("here", netip.MustParsePrefix(p)))
+	}
+	for _, p := range []string{"192.0.2.2/24", "2001:db8::2/64"} {
+		require.NoError(t, there.AddAddr("there", netip.MustParsePrefix(p)))
+	}
+	// A neighbour that is not there is given up after 3 requests; let that be quick.
+	for _, family := range []string{"ipv4", "ipv6"} {
+		require.NoError(t, os.WriteFile("/proc/sys/net/"+family+"/neigh/here/retrans_time_ms", []byte("10"), 0o644))
+	}
+	return there
+}
+
+func TestKernelUDPUnreachable(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		lan(t)
+		for _, tc := range []struct {
+			name, address string
+			want          Outcome
+			as            string
+		}{
+			{"closed port", "192.0.2.2:9", Bad, "connection refused"},
+			{"closed port, IPv6", "[2001:db8::2]:9", Bad, "connection refused"},
+			{"dead neighbour", "192.0.2.3:9", Bad, "no route to host"},
+			{"dead neighbour, IPv6", "[2001:db8::3]:9", Bad, "no route to host"},
+			{"no route from here", "198.51.100.1:9", LocalError, "network is unreachable"},
+			{"no route from here, IPv6", "[2001:db8:1::1]:9", LocalError, "network is unreachable"},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				p, err := NewUDP(UDPConfig{Address: tc.address, SilenceGood: true})
+				require.NoError(t, err)
+				err = p.Probe(t.Context())
+				require.Equal(t, tc.want, Classify(err), "%v", err)
+				require.ErrorContains(t, err, tc.as)
+			})
+		}
+	})
+}
