@@ -22,6 +22,7 @@ import (
 // numbers. Everything else in the library is told the time by its caller.
 var driverFiles = map[string]string{
 	"health/monitor.go":             "the loop that probes",
+	"health/probe_icmp_linux.go":    "a token that tells our echo replies from others'",
 	"internal/memnet/memnet.go":     "delivers by timer, in a synctest bubble",
 	"internal/netns/netns_linux.go": "a thread of its own for each namespace",
 	"lb/balancer.go":                "seeds the random start",

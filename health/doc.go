@@ -63,13 +63,13 @@
 //
 // A Machine is pure: no clock, no goroutine, no lock. A Monitor is safe for use by
 // many goroutines; only its Run starts any. All arithmetic is on the monotonic
-// clock, so a step of the wall clock has no effect. No privilege is needed. All of
-// it works on all platforms, but the errors of Windows' sockets are not told
-// apart: there every failure to connect is the target's.
+// clock, so a step of the wall clock has no effect. Only [ICMP] needs a privilege,
+// and Linux. All else works on all platforms, but the errors of Windows' sockets
+// are not told apart: there every failure to connect is the target's.
 //
 // # Not implemented
 //
-//   - probers: ICMP echo, external programs
+//   - probers: external programs
 //   - counting that is not consecutive (as OVN does), damping of flapping targets
 //   - leases with owner and epoch, votes of several observers, a self-doubt score,
 //     a guard against mass failure

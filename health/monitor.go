@@ -22,8 +22,8 @@ var (
 	ErrRan = errors.New("health: the monitor has already been run: make a new one")
 )
 
-// Prober makes one probe of one target. *[TCP], *[TLS], *[HTTP], *[UDP] and
-// [Func] are some.
+// Prober makes one probe of one target. *[TCP], *[TLS], *[HTTP], *[UDP],
+// *[ICMP] and [Func] are some.
 type Prober interface {
 	// Probe returns nil when the target answered as it should. Any error means
 	// that it did not, unless [Classify] calls it a local error. Probe must return

@@ -83,7 +83,7 @@ func dialer(source netip.Addr) *net.Dialer {
 var past = time.Unix(1, 0)
 
 // bind makes reads and writes on conn end with ctx, until release is called.
-func bind(ctx context.Context, conn net.Conn) (release func() bool) {
+func bind(ctx context.Context, conn interface{ SetDeadline(time.Time) error }) (release func() bool) {
 	return context.AfterFunc(ctx, func() { conn.SetDeadline(past) })
 }
 

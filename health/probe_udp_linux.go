@@ -1,7 +1,6 @@
 package health
 
 import (
-	"net"
 	"strings"
 	"syscall"
 
@@ -24,22 +23,16 @@ func reportUnreachable(network, _ string, conn syscall.RawConn) error {
 	return err
 }
 
-// pendingError takes the error that a socket has not reported yet.
-func pendingError(conn net.Conn) error {
-	sc, ok := conn.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := sc.SyscallConn()
+// lastLook receives what has arrived, a datagram or an error, without waiting and
+// whatever the deadline. It returns EAGAIN when there is nothing.
+func lastLook(conn syscall.Conn, b []byte) (int, error) {
+	raw, err := conn.SyscallConn()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var number int
-	if e := raw.Control(func(fd uintptr) { number, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) }); e != nil {
-		return e
+	var n int
+	if e := raw.Control(func(fd uintptr) { n, _, err = unix.Recvfrom(int(fd), b, unix.MSG_DONTWAIT) }); e != nil {
+		return 0, e
 	}
-	if err == nil && number != 0 {
-		err = unix.Errno(number)
-	}
-	return err
+	return n, err
 }

@@ -1,9 +1,12 @@
 package health
 
 import (
+	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,22 +27,43 @@ func TestUDPClosedPort(t *testing.T) {
 	}
 }
 
-// An error that arrived just before the time ended is not overlooked: a read whose
-// deadline has gone by does not look at the socket.
-func TestUDPErrorBeatsSilence(t *testing.T) {
-	p, err := NewUDP(UDPConfig{Address: closedUDP(t), SilenceGood: true})
-	require.NoError(t, err)
-	conn, err := p.dialer.DialContext(t.Context(), "udp", p.config.Address)
-	require.NoError(t, err)
-	defer conn.Close()
-	require.NoError(t, pendingError(conn))
-	_, err = conn.Write(nil)
-	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(past))
-	_, err = conn.Read(make([]byte, 1))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the premise")
-	require.ErrorContains(t, pendingError(conn), "connection refused")
-	require.NoError(t, pendingError(conn), "taken")
+// What arrived just before the time ended is not overlooked: a read whose deadline
+// has gone by does not look at the socket.
+func TestUDPAnswerBeatsTimeout(t *testing.T) {
+	open := func(t *testing.T, address string) *net.UDPConn {
+		d := net.Dialer{Control: reportUnreachable}
+		conn, err := d.DialContext(t.Context(), "udp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		require.NoError(t, conn.SetDeadline(past))
+		return conn.(*net.UDPConn)
+	}
+	b := make([]byte, 10)
+	t.Run("answer", func(t *testing.T) {
+		server := listenUDP(t)
+		conn := open(t, server.LocalAddr().String())
+		_, err := server.WriteToUDPAddrPort([]byte("pong"), conn.LocalAddr().(*net.UDPAddr).AddrPort())
+		require.NoError(t, err)
+		_, err = conn.Read(b)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the premise")
+		n, err := lastLook(conn, b)
+		require.NoError(t, err)
+		require.Equal(t, "pong", string(b[:n]))
+		_, err = lastLook(conn, b)
+		require.ErrorIs(t, err, syscall.EAGAIN, "taken")
+	})
+	t.Run("error", func(t *testing.T) {
+		conn := open(t, closedUDP(t))
+		_, err := lastLook(conn, b)
+		require.ErrorIs(t, err, syscall.EAGAIN)
+		require.NoError(t, conn.SetWriteDeadline(time.Time{}))
+		_, err = conn.Write(nil)
+		require.NoError(t, err)
+		_, err = conn.Read(b)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the premise")
+		_, err = lastLook(conn, b)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	})
 }
 
 // lan makes a neighbour at the other end of a cable, with addresses of both

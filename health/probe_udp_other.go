@@ -2,13 +2,9 @@
 
 package health
 
-import (
-	"net"
-	"syscall"
-)
+import "syscall"
 
 // Systems other than Linux report what they report.
-
 func reportUnreachable(string, string, syscall.RawConn) error { return nil }
 
-func pendingError(net.Conn) error { return nil }
+func lastLook(syscall.Conn, []byte) (int, error) { return 0, syscall.EAGAIN }
