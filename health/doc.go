@@ -69,8 +69,7 @@
 //
 // # Not implemented
 //
-//   - probers: external programs
-//   - counting that is not consecutive (as OVN does), damping of flapping targets
+// //   - counting that is not consecutive (as OVN does), damping of flapping targets
 //   - leases with owner and epoch, votes of several observers, a self-doubt score,
 //     a guard against mass failure
 //   - jitter of intervals (first probes are spread, later ones keep their phase)
