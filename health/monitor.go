@@ -23,7 +23,7 @@ var (
 )
 
 // Prober makes one probe of one target. *[TCP], *[TLS], *[HTTP], *[UDP],
-// *[ICMP], *[Exec] and [Func] are some.
+// *[ICMP], *[Exec], *[Agent] and [Func] are some.
 type Prober interface {
 	// Probe returns nil when the target answered as it should. Any error means
 	// that it did not, unless [Classify] calls it a local error. Probe must return
