@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -11,29 +12,46 @@ type mailbox struct {
 	filled chan struct{} // capacity 1: there is something to deliver
 
 	mu      sync.Mutex
-	pending map[string]Event
-	order   []string // keys of pending, oldest first; may hold keys that are gone
+	pending map[string]letter
+	order   []ticket // oldest first; those of letters that are gone are void
+	issued  uint64
+}
+
+// letter is an event that waits.
+type letter struct {
+	Event
+	number uint64 // of its ticket
+}
+
+// ticket is the place of a letter in the queue.
+type ticket struct {
+	key    string
+	number uint64
 }
 
 func newMailbox() mailbox {
-	return mailbox{filled: make(chan struct{}, 1), pending: make(map[string]Event)}
+	return mailbox{filled: make(chan struct{}, 1), pending: make(map[string]letter)}
 }
 
 // put adds a change of state to what the consumer is to be told about key.
 func (b *mailbox) put(key string, old State, status Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e, waiting := b.pending[key]
+	l, waiting := b.pending[key]
 	if !waiting {
-		e = Event{Key: key, Old: old}
-		b.order = append(b.order, key)
+		b.issued++
+		l = letter{Event{Key: key, Old: old}, b.issued}
 	}
-	e.New = status
-	if e.Old == e.New.State {
-		b.forget(key) // the consumer has not noticed, and need not
+	l.New = status
+	if l.Old == l.New.State {
+		delete(b.pending, key) // the consumer has not noticed, and need not
 		return
 	}
-	b.pending[key] = e
+	b.pending[key] = l
+	if !waiting {
+		b.order = append(b.order, ticket{key, l.number})
+		b.tidy()
+	}
 	select {
 	case b.filled <- struct{}{}:
 	default:
@@ -44,34 +62,33 @@ func (b *mailbox) put(key string, old State, status Status) {
 func (b *mailbox) drop(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forget(key)
+	delete(b.pending, key)
 }
 
-// forget is drop with mu held. Cleaning order costs a scan, but only when a key is
-// dropped that waits, and the list of waiting ones is short unless the consumer is
-// stuck.
-func (b *mailbox) forget(key string) {
-	delete(b.pending, key)
-	for i, k := range b.order {
-		if k == key {
-			b.order = append(b.order[:i], b.order[i+1:]...)
-			return
-		}
+// tidy removes void tickets, with mu held, when they are the most: targets that come
+// and go while the consumer is stuck leave one each time.
+func (b *mailbox) tidy() {
+	if len(b.order) > 2*len(b.pending)+16 {
+		b.order = slices.DeleteFunc(b.order, func(t ticket) bool { return !b.valid(t) })
 	}
 }
+
+func (b *mailbox) valid(t ticket) bool { return b.pending[t.key].number == t.number }
 
 // take removes the oldest event.
 func (b *mailbox) take() (Event, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.order) == 0 {
-		return Event{}, false
+	for len(b.order) > 0 {
+		t := b.order[0]
+		b.order = b.order[1:]
+		if b.valid(t) {
+			e := b.pending[t.key].Event
+			delete(b.pending, t.key)
+			return e, true
+		}
 	}
-	key := b.order[0]
-	b.order = b.order[1:]
-	e := b.pending[key]
-	delete(b.pending, key)
-	return e, true
+	return Event{}, false
 }
 
 // deliver calls consume for each event until ctx ends.
