@@ -21,8 +21,9 @@ import (
 // driverFiles may read the clock, start timers and goroutines, and seed random
 // numbers. Everything else in the library is told the time by its caller.
 var driverFiles = map[string]string{
-	"health/monitor.go":             "the loop that probes",
+	"health/monitor.go":             "dates what is asked and changed",
 	"health/probe_icmp_linux.go":    "a token that tells our echo replies from others'",
+	"health/schedule.go":            "the loop that probes",
 	"internal/memnet/memnet.go":     "delivers by timer, in a synctest bubble",
 	"internal/netns/netns_linux.go": "a thread of its own for each namespace",
 	"lb/balancer.go":                "seeds the random start",

@@ -1,15 +1,15 @@
 package health
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/lastbeat/lastbeat/internal/wheel"
 )
 
 // Errors of a [Monitor].
@@ -61,6 +61,15 @@ type MonitorConfig struct {
 	// default it waits for a part of Interval that depends on its key, so that
 	// the probes of many targets do not fall together.
 	NoSpread bool
+	// Jitter makes each pause between two probes of a target shorter by a part of up
+	// to so many percent, which differs from pause to pause. It keeps observers that
+	// began together from staying together. No pause is ever longer than Config says,
+	// so that what it says about detection and leases holds. Default 0, range 0 to 50.
+	Jitter int
+	// Seed changes the order in which targets are spread, and their jitter. Observers
+	// of the same targets take different ones, such as a hash of their name; the same
+	// seed and keys give the same order. Default 0.
+	Seed uint64
 	// OnEvent is called for each change of state, by one goroutine, one call
 	// after the other. It may take its time: probing goes on, and changes of one
 	// key meanwhile become one event, or none if the state is back to what it
@@ -80,25 +89,29 @@ type Monitor struct {
 	mu      sync.Mutex
 	ran     bool
 	running bool
+	origin  time.Time // time 0 of the agenda: the start of Run
 	targets map[string]*watched
-	agenda  agenda     // targets that want to be looked at later
-	due     []*watched // targets whose probe waits for a worker, in order
+	entries []*watched    // by their entry in the agenda
+	agenda  *wheel.Wheel  // when to look at targets
+	wakeAt  time.Duration // when the scheduler looks at the agenda again
+	due     []*watched    // targets whose probe waits for a worker, in order
 	stats   Stats
 }
 
-// watched is a target in the Monitor, guarded by Monitor.mu.
+// watched is a target in the Monitor, guarded by Monitor.mu. There may be very many
+// of them.
 type watched struct {
-	Target
-	machine    *Machine
-	generation int // counts Updates: a result of an older one is dropped
+	key     string
+	prober  Prober
+	machine Machine
+	probeAt time.Duration // start of the next probe; meaningless while busy
+
+	entry      wheel.ID
+	generation uint32 // counts Updates: a result of an older one is dropped
+	count      uint32 // probes planned
+	told       State  // state at the last look, which the mailbox knows
+	busy       bool   // the probe waits for a worker or is under way
 	removed    bool
-
-	probeAt time.Time // start of the next probe; meaningless while busy
-	busy    bool      // the probe waits for a worker or is under way
-	told    State     // state at the last look, which the mailbox knows
-
-	lookAt time.Time // key in the agenda
-	index  int       // place in the agenda, -1 when it is not there
 }
 
 // Stats are numbers about a Monitor since it was made.
@@ -109,10 +122,13 @@ type Stats struct {
 
 	Probes uint64 // probes completed and taken into account
 	// Late counts probes that started after the time at which they were due by
-	// more than a tenth of their Interval: there are too few workers, or the
-	// process gets too little CPU time. LateBy is the longest delay so far.
+	// more than a tenth of their Interval and 2 ms: there are too few workers, or
+	// the process gets too little CPU time. LateBy is the longest delay so far.
 	Late   uint64
 	LateBy time.Duration
+	// Dropped counts probes that were not made at all, one for each whole Interval
+	// that passed after a probe was due. They are not made up for.
+	Dropped uint64
 	// Overrun counts probes that ended long after their timeout, see Monitor.Run.
 	Overrun uint64
 }
@@ -127,8 +143,12 @@ func NewMonitor(config MonitorConfig, targets ...Target) (*Monitor, error) {
 	if config.Workers < 1 || config.Workers > 100_000 {
 		faults = append(faults, &ConfigError{"", "Workers", config.Workers, "1 to 100000"})
 	}
+	if config.Jitter < 0 || config.Jitter > 50 {
+		faults = append(faults, &ConfigError{"", "Jitter", config.Jitter, "0 to 50 percent"})
+	}
 	m := &Monitor{
 		config:  config,
+		agenda:  wheel.New(),
 		workers: semaphore.NewWeighted(int64(config.Workers)),
 		wake:    make(chan struct{}, 1),
 		mailbox: newMailbox(),
@@ -161,8 +181,11 @@ func (m *Monitor) Add(t Target) error {
 	if m.targets[t.Key] != nil {
 		return fmt.Errorf("%w: %q is already taken: use Update, or Remove it first", ErrKey, t.Key)
 	}
-	w := &watched{Target: t, machine: &Machine{config: config}, index: -1}
-	m.targets[t.Key] = w
+	w := &watched{key: t.Key, prober: t.Prober, machine: Machine{config: config}, entry: m.agenda.Add()}
+	if int(w.entry) == len(m.entries) {
+		m.entries = append(m.entries, nil)
+	}
+	m.targets[t.Key], m.entries[w.entry] = w, w
 	if m.running {
 		m.begin(w, time.Now())
 	}
@@ -189,11 +212,11 @@ func (m *Monitor) Update(t Target) error {
 		return fmt.Errorf("%w: %q", ErrNoTarget, t.Key)
 	}
 	w.machine.config = config
-	w.Target = t
+	w.prober = t.Prober
 	w.generation++
 	if m.running && !w.busy {
 		now := time.Now()
-		w.probeAt = latest(now, w.machine.Deadline())
+		m.plan(w, now)
 		m.look(w, now)
 	}
 	return nil
@@ -211,9 +234,8 @@ func (m *Monitor) Remove(key string) bool {
 	}
 	delete(m.targets, key)
 	w.removed = true
-	if w.index >= 0 {
-		heap.Remove(&m.agenda, w.index)
-	}
+	m.entries[w.entry] = nil
+	m.agenda.Drop(w.entry)
 	m.mailbox.drop(key)
 	return true
 }
@@ -250,201 +272,4 @@ func (m *Monitor) Stats() Stats {
 	s.Targets = len(m.targets)
 	s.Waiting = len(m.due)
 	return s
-}
-
-// Run probes until ctx ends. Then it waits for the probes under way, whose results
-// no longer count, and for a running OnEvent, and returns nil. It may be called
-// once; a second call returns [ErrRan].
-//
-// A result that comes long after the probe's timeout, half of the timeout and at
-// least 100 ms, counts as a local error whatever it says: a prober that was awake
-// would have given up in time, so this process was not. It must not accuse a
-// target for that, nor vouch for what it saw before it fell asleep.
-func (m *Monitor) Run(ctx context.Context) error {
-	m.mu.Lock()
-	if m.ran {
-		m.mu.Unlock()
-		return ErrRan
-	}
-	m.ran, m.running = true, true
-	now := time.Now()
-	for _, w := range m.targets {
-		m.begin(w, now)
-	}
-	m.mu.Unlock()
-
-	var all sync.WaitGroup
-	if m.config.OnEvent != nil {
-		all.Go(func() { m.mailbox.deliver(ctx, m.config.OnEvent) })
-	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		timer.Reset(m.advance(ctx, &all))
-		select {
-		case <-ctx.Done():
-		case <-m.wake:
-		case <-timer.C:
-		}
-	}
-	m.mu.Lock()
-	m.running = false
-	m.mu.Unlock()
-	all.Wait()
-	return nil
-}
-
-// begin plans the first probe of a target.
-func (m *Monitor) begin(w *watched, now time.Time) {
-	w.probeAt = now
-	if !m.config.NoSpread {
-		h := fnv.New64a()
-		h.Write([]byte(w.Key))
-		w.probeAt = now.Add(time.Duration(h.Sum64() % uint64(w.machine.Config().Interval)))
-	}
-	m.look(w, now)
-}
-
-// idle is how long the scheduler sleeps when it has nothing to wait for.
-const idle = time.Hour
-
-// advance does all that is due, and returns how long there is nothing to do.
-func (m *Monitor) advance(ctx context.Context, all *sync.WaitGroup) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	for len(m.agenda) > 0 && !now.Before(m.agenda[0].lookAt) {
-		w := m.agenda[0]
-		if !w.busy && !now.Before(w.probeAt) {
-			w.busy = true
-			m.due = append(m.due, w)
-		}
-		m.look(w, now)
-	}
-	for len(m.due) > 0 && m.workers.TryAcquire(1) {
-		w := m.due[0]
-		m.due = m.due[1:]
-		if w.removed {
-			m.workers.Release(1)
-			continue
-		}
-		m.start(ctx, all, w, now)
-	}
-	if len(m.agenda) == 0 {
-		return idle
-	}
-	return min(idle, m.agenda[0].lookAt.Sub(now))
-}
-
-// look notices a change of w's state, also one by expiry, and plans the next look:
-// when its probe is due or its verdict ends, whichever is first.
-func (m *Monitor) look(w *watched, now time.Time) {
-	status := w.machine.At(now)
-	if status.State != w.told {
-		if m.config.OnEvent != nil {
-			m.mailbox.put(w.Key, w.told, status)
-		}
-		w.told = status.State
-	}
-
-	w.lookAt = status.ValidUntil
-	if !w.busy && (w.lookAt.IsZero() || w.probeAt.Before(w.lookAt)) {
-		w.lookAt = w.probeAt
-	}
-	switch {
-	case w.lookAt.IsZero(): // busy, and no verdict that could end
-		if w.index >= 0 {
-			heap.Remove(&m.agenda, w.index)
-		}
-	case w.index >= 0:
-		heap.Fix(&m.agenda, w.index)
-	default:
-		heap.Push(&m.agenda, w)
-	}
-	if w.index == 0 {
-		m.kick()
-	}
-}
-
-// kick makes the scheduler look again.
-func (m *Monitor) kick() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
-}
-
-// start begins a probe on a worker already acquired.
-func (m *Monitor) start(ctx context.Context, all *sync.WaitGroup, w *watched, now time.Time) {
-	if late := now.Sub(w.probeAt); late > 0 {
-		m.stats.LateBy = max(m.stats.LateBy, late)
-		if late > w.machine.Config().Interval/10 {
-			m.stats.Late++
-		}
-	}
-	m.stats.Probing++
-	prober, timeout, generation := w.Prober, w.machine.Config().Timeout, w.generation
-	all.Go(func() {
-		began := time.Now()
-		probe, cancel := context.WithTimeout(ctx, timeout)
-		err := prober.Probe(probe)
-		cancel()
-		m.complete(ctx, w, generation, began, timeout, err)
-		m.workers.Release(1)
-		m.kick() // a probe may be waiting for the worker
-	})
-}
-
-// complete takes the result of a probe.
-func (m *Monitor) complete(ctx context.Context, w *watched, generation int, began time.Time, timeout time.Duration, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	m.stats.Probing--
-	w.busy = false
-	if w.removed || ctx.Err() != nil {
-		return // nobody asks, or it failed because we end
-	}
-	if generation != w.generation {
-		w.probeAt = now
-		m.look(w, now)
-		return
-	}
-	m.stats.Probes++
-	result := Result{Outcome: Classify(err)}
-	if err != nil {
-		result.Detail = err.Error()
-	}
-	if took := now.Sub(began); took > timeout+max(timeout/2, 100*time.Millisecond) {
-		m.stats.Overrun++
-		result = Result{LocalError, fmt.Sprintf("the probe took %v of %v, so this process was not running or its prober ignores the timeout", took, timeout)}
-	}
-	w.machine.Observe(now, result)
-	w.probeAt = w.machine.Deadline()
-	m.look(w, now)
-}
-
-// agenda is a heap of targets by lookAt, for container/heap.
-type agenda []*watched
-
-func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].lookAt.Before(a[j].lookAt) }
-func (a agenda) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].index, a[j].index = i, j
-}
-
-func (a *agenda) Push(x any) {
-	w := x.(*watched)
-	w.index = len(*a)
-	*a = append(*a, w)
-}
-
-func (a *agenda) Pop() any {
-	old := *a
-	w := old[len(old)-1]
-	old[len(old)-1] = nil
-	*a = old[:len(old)-1]
-	w.index = -1
-	return w
 }
