@@ -146,3 +146,42 @@ func ExampleFunc() {
 	// bad
 	// good
 }
+
+// Two agents probe for a balancer that only listens. One dies, and what it vouched
+// for ends with its lease; what it sent before it was started again comes too late.
+func ExampleLeases() {
+	store, err := health.NewLeases(health.LeasesConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	show := func(seconds time.Duration) {
+		s, _ := store.At(start.Add(seconds*time.Second), "master1")
+		fmt.Printf("%2ds %-7v %v\n", seconds, s.State, s.Reason)
+	}
+	report := health.Report{
+		Lease:   health.Lease{Owner: "agent1", Epoch: 1, Sequence: 1, Length: 20 * time.Second},
+		Subject: "master1", State: health.Online, Detail: "status 200",
+	}
+	fmt.Println(store.Apply(start, report))
+	show(0)
+	show(19)
+	show(20) // agent1 was killed, and nobody had to notice
+
+	report.Epoch, report.State, report.Detail = 2, health.Offline, "refused"
+	fmt.Println(store.Apply(start.Add(30*time.Second), report))
+	show(30)
+	report.Epoch, report.Sequence, report.State = 1, 2, health.Online
+	fmt.Println(store.Apply(start.Add(31*time.Second), report))
+	show(31)
+	// Output:
+	// <nil>
+	//  0s online  reported: status 200
+	// 19s online  reported: status 200
+	// 20s unknown expired: status 200
+	// <nil>
+	// 30s offline reported: refused
+	// health: lease was replaced: "master1" of "agent1": epoch 1 is before 2
+	// 31s offline reported: refused
+}

@@ -382,6 +382,6 @@ func TestNames(t *testing.T) {
 	require.Equal(t, "unknown online offline error state(4)", fmt.Sprint(Unknown, " ", Online, " ", Offline, " ", Error, " ", State(4)))
 	require.Equal(t, "local error good bad outcome(3)", fmt.Sprint(LocalError, " ", Good, " ", Bad, " ", Outcome(3)))
 	require.Equal(t, "local failure", LocalFailure.String())
-	require.Equal(t, "code(8)", Code(8).String())
+	require.Equal(t, "code(200)", Code(200).String())
 	require.True(t, errors.Is(&ConfigError{}, ErrConfig))
 }

@@ -58,9 +58,22 @@ const (
 	Recovering
 	// LocalFailure: the observer could not probe (Error).
 	LocalFailure
+	// Reported: the owner of the lease says so (any but Unknown; see [Leases]).
+	Reported
+	// Lowered: another than the owner says so (Offline).
+	Lowered
+	// OwnerEnded: the owner of the lease has no lease of its own (Unknown).
+	OwnerEnded
+	// OwnerRestarted: the owner has begun anew since, with a higher epoch (Unknown).
+	OwnerRestarted
+	// Suspended: the lease ended while this machine was suspended (Unknown).
+	Suspended
 )
 
-var codeNames = [...]string{"never probed", "undecided", "expired", "passing", "failing", "failed", "recovering", "local failure"}
+var codeNames = [...]string{
+	"never probed", "undecided", "expired", "passing", "failing", "failed", "recovering", "local failure",
+	"reported", "lowered", "owner ended", "owner restarted", "suspended",
+}
 
 // String returns the code in words.
 func (c Code) String() string {
