@@ -185,3 +185,39 @@ func ExampleLeases() {
 	// health: lease was replaced: "master1" of "agent1": epoch 1 is before 2
 	// 31s offline reported: refused
 }
+
+// Three managers watch an agent. One of them is cut off, and accuses everybody.
+func ExampleQuorum() {
+	quorum, err := health.NewQuorum(health.QuorumConfig{
+		Voters: []string{"manager1", "manager2", "manager3"},
+		Settle: 2 * time.Second,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	report := func(seconds time.Duration, voter string, state health.State) {
+		now := start.Add(seconds * time.Second)
+		err := quorum.Report(now, health.Report{
+			Lease:   health.Lease{Owner: voter, Sequence: uint64(seconds), Length: 15 * time.Second},
+			Subject: "agent7", State: state,
+		})
+		if err != nil {
+			fmt.Println(err)
+		}
+		v := quorum.At(now, "agent7")
+		fmt.Printf("%2ds %-7v %v\n", seconds, v.State, v.Reason)
+	}
+	report(1, "manager1", health.Offline)
+	report(2, "manager2", health.Online)
+	report(3, "manager3", health.Error)
+	report(6, "manager2", health.Offline) // now it is true
+	report(9, "manager1", health.Offline)
+	// Output:
+	//  1s unknown no majority: 1 of 3 voters say down, 2 needed
+	//  2s unknown no majority: 1 of 3 voters say down, 2 needed
+	//  3s unknown no majority: 1 of 3 voters say down, 2 needed
+	//  6s unknown settling: 2 of 3 voters say down, 2 needed
+	//  9s offline majority: 2 of 3 voters say down, 2 needed
+}

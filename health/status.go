@@ -68,11 +68,19 @@ const (
 	OwnerRestarted
 	// Suspended: the lease ended while this machine was suspended (Unknown).
 	Suspended
+	// Majority: more than half of the voters say so (Offline; see [Quorum]).
+	Majority
+	// Settling: more than half of the voters say offline, but not for long enough
+	// yet (Unknown).
+	Settling
+	// NoMajority: half of the voters or less say offline (Unknown).
+	NoMajority
 )
 
 var codeNames = [...]string{
 	"never probed", "undecided", "expired", "passing", "failing", "failed", "recovering", "local failure",
 	"reported", "lowered", "owner ended", "owner restarted", "suspended",
+	"majority", "settling", "no majority",
 }
 
 // String returns the code in words.
