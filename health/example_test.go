@@ -221,3 +221,31 @@ func ExampleQuorum() {
 	//  6s unknown settling: 2 of 3 voters say down, 2 needed
 	//  9s offline majority: 2 of 3 voters say down, 2 needed
 }
+
+// An observer was stopped for four seconds and then finds a target silent.
+func ExampleLocal() {
+	local, err := health.NewLocal(health.LocalConfig{Max: 3})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	show := func() {
+		s := local.At(now)
+		fmt.Printf("score %d, may accuse: %t, interval %v\n", s.Score, s.MayAccuse, local.Stretch(now, 5*time.Second))
+	}
+	show() // it does not even know itself
+	for range 4 {
+		local.Good(now)
+		now = now.Add(time.Second)
+	}
+	show()
+	due := now
+	now = now.Add(4 * time.Second)
+	local.Tick(now, due, time.Second)
+	show()
+	// Output:
+	// score 3, may accuse: false, interval 20s
+	// score 0, may accuse: true, interval 5s
+	// score 3, may accuse: false, interval 20s
+}
