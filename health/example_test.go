@@ -249,3 +249,29 @@ func ExampleLocal() {
 	// score 0, may accuse: true, interval 5s
 	// score 3, may accuse: false, interval 20s
 }
+
+// A target that falls three times within two seconds is kept out for a while.
+func ExampleFlap() {
+	flap, err := health.NewFlap(health.FlapConfig{HalfLife: 10 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for range 3 {
+		flap.Observe(now, health.Online)
+		flap.Observe(now, health.Offline)
+		fmt.Printf("penalty %.0f, suppressed: %t\n", flap.At(now).Penalty, flap.At(now).Suppressed)
+		now = now.Add(time.Second)
+	}
+	online := health.Status{State: health.Online, Since: now, ValidUntil: now.Add(time.Minute)}
+	fmt.Println(flap.Damp(now, online).State)
+	now = flap.At(now).Until
+	fmt.Println(flap.Damp(now, online).State)
+	// Output:
+	// penalty 1000, suppressed: false
+	// penalty 1933, suppressed: false
+	// penalty 2804, suppressed: true
+	// offline
+	// online
+}

@@ -75,12 +75,14 @@ const (
 	Settling
 	// NoMajority: half of the voters or less say offline (Unknown).
 	NoMajority
+	// Damped: the target goes up and down too often (Offline; see [Flap]).
+	Damped
 )
 
 var codeNames = [...]string{
 	"never probed", "undecided", "expired", "passing", "failing", "failed", "recovering", "local failure",
 	"reported", "lowered", "owner ended", "owner restarted", "suspended",
-	"majority", "settling", "no majority",
+	"majority", "settling", "no majority", "damped",
 }
 
 // String returns the code in words.
