@@ -122,7 +122,7 @@ type Stats struct {
 
 	Probes uint64 // probes completed and taken into account
 	// Late counts probes that started after the time at which they were due by
-	// more than a tenth of their Interval and 2 ms: there are too few workers, or
+	// more than a tenth of their Interval and 10 ms: there are too few workers, or
 	// the process gets too little CPU time. LateBy is the longest delay so far.
 	Late   uint64
 	LateBy time.Duration

@@ -99,9 +99,13 @@ func (m *Monitor) part(w *watched, d time.Duration) time.Duration {
 const (
 	// idle is how long the scheduler sleeps when it has nothing to wait for.
 	idle = time.Hour
-	// pace is how long it sleeps at least, so that with very many targets it does all
-	// that is due in a millisecond at once.
+	// pace is how long it sleeps at least: what is due within a millisecond is done at
+	// once.
 	pace = time.Millisecond
+	// crowd is of how many targets due at once on it sleeps for crowdPace. To wake up
+	// costs more than to start a probe.
+	crowd     = 8
+	crowdPace = 5 * time.Millisecond
 )
 
 // probe is a probe that is to be made on a worker already acquired.
@@ -119,6 +123,7 @@ func (m *Monitor) advance(now time.Time) (time.Duration, []probe) {
 	defer m.mu.Unlock()
 	at := now.Sub(m.origin)
 	m.wakeAt = at // we are awake
+	looks := 0
 	for entry, ok := m.agenda.Pop(at); ok; entry, ok = m.agenda.Pop(at) {
 		w := m.entries[entry]
 		if !w.busy && at >= w.probeAt && !m.putOff(w, at) {
@@ -126,6 +131,7 @@ func (m *Monitor) advance(now time.Time) (time.Duration, []probe) {
 			m.due = append(m.due, w)
 		}
 		m.look(w, now)
+		looks++
 	}
 	var start []probe
 	for len(m.due) > 0 && m.workers.TryAcquire(1) {
@@ -136,9 +142,13 @@ func (m *Monitor) advance(now time.Time) (time.Duration, []probe) {
 		}
 		start = append(start, p)
 	}
+	least := pace
+	if looks >= crowd {
+		least = crowdPace
+	}
 	wait := idle
 	if next, any := m.agenda.Next(); any {
-		wait = min(idle, max(pace, next-at))
+		wait = min(idle, max(least, next-at))
 	}
 	m.wakeAt = at + wait
 	return wait, start
@@ -206,7 +216,7 @@ func (m *Monitor) next(at time.Duration) (probe, bool) {
 		c := &w.machine.config
 		late := max(0, at-w.probeAt)
 		m.stats.LateBy = max(m.stats.LateBy, late)
-		if late > c.Interval/10+2*pace {
+		if late > c.Interval/10+2*crowdPace {
 			m.stats.Late++
 		}
 		m.stats.Dropped += uint64(late / c.Interval)
