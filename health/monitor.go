@@ -1,9 +1,11 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -262,6 +264,66 @@ func (m *Monitor) Snapshot() map[string]Status {
 		all[key] = w.machine.At(now)
 	}
 	return all
+}
+
+// Export returns the verdicts in force, by key, for [Monitor.Import] in the process
+// that takes over. It is right also when Run has ended.
+func (m *Monitor) Export() []Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	all := make([]Record, 0, len(m.targets))
+	for key, w := range m.targets {
+		if r, ok := w.machine.record(key, now); ok {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Key, b.Key) })
+	return all
+}
+
+// Import takes over what another Monitor has exported, age ago, and returns for how
+// many targets it did. So a restart need not begin with everything unknown, and does
+// not begin with everything online either. A verdict goes on to the end that it had,
+// never longer than the target's own Lease, and then is Unknown unless a probe of
+// this Monitor has renewed it. Not taken over are records that are too old, of keys
+// that are no targets here, and of targets of which a probe has completed.
+//
+// The age is for the caller to know, and must be counted by a clock that goes on
+// while the machine sleeps. Whoever does not know it had better not import. The error
+// joins a *[ConfigError] for each fault of the records; then nothing has changed.
+func (m *Monitor) Import(records []Record, age time.Duration) (int, error) {
+	var faults []error
+	if age < 0 {
+		faults = append(faults, &ConfigError{"", "age", age, "0 or more"})
+	}
+	seen := make(map[string]bool, len(records))
+	for _, r := range records {
+		faults = append(faults, r.check())
+		if seen[r.Key] {
+			faults = append(faults, &ConfigError{r.Key, "Record.Key", fmt.Sprintf("%q", r.Key), "no other record of this key"})
+		}
+		seen[r.Key] = true
+	}
+	if err := errors.Join(faults...); err != nil {
+		return 0, err
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	loaded := 0
+	for _, r := range records {
+		w := m.targets[r.Key]
+		if w == nil || !w.machine.load(now, r, age) {
+			continue
+		}
+		loaded++
+		if m.running {
+			m.look(w, now)
+		}
+	}
+	return loaded, nil
 }
 
 // Stats returns the Monitor's numbers.
