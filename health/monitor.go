@@ -111,8 +111,11 @@ type watched struct {
 	entry      wheel.ID
 	generation uint32 // counts Updates: a result of an older one is dropped
 	count      uint32 // probes planned
-	told       State  // state at the last look, which the mailbox knows
-	busy       bool   // the probe waits for a worker or is under way
+	late       uint32 // milliseconds by which the last probe began late
+	history    history
+	told       State // state at the last look, which the mailbox knows
+	busy       bool  // the probe waits for a worker or is under way
+	probing    bool  // it is under way
 	removed    bool
 }
 
@@ -264,6 +267,19 @@ func (m *Monitor) Snapshot() map[string]Status {
 		all[key] = w.machine.At(now)
 	}
 	return all
+}
+
+// Explain tells a person why a target is in its state now: what [Machine.Explain] says
+// of its probes, and what the Monitor knows of their making. It returns nil if there
+// is no such target.
+func (m *Monitor) Explain(key string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.targets[key]
+	if w == nil {
+		return nil
+	}
+	return m.explain(w, time.Now())
 }
 
 // Export returns the verdicts in force, by key, for [Monitor.Import] in the process

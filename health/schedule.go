@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"sync"
 	"time"
 )
@@ -221,6 +222,8 @@ func (m *Monitor) next(at time.Duration) (probe, bool) {
 		}
 		m.stats.Dropped += uint64(late / c.Interval)
 		m.stats.Probing++
+		w.probing = true
+		w.late = uint32(min(late.Milliseconds(), math.MaxUint32))
 		return probe{w, w.prober, c.Timeout, w.generation}, true
 	}
 	return probe{}, false
@@ -244,7 +247,7 @@ func (m *Monitor) complete(ctx context.Context, p probe, began time.Time, err er
 	defer m.mu.Unlock()
 	now := time.Now()
 	m.stats.Probing--
-	p.w.busy = false
+	p.w.busy, p.w.probing = false, false
 	if ctx.Err() != nil { // it failed because we end
 		m.workers.Release(1)
 		return probe{}, false
@@ -278,6 +281,7 @@ func (m *Monitor) take(p probe, began, now time.Time, err error) {
 		result = Result{LocalError, fmt.Sprintf("the probe took %v of %v, so this process was not running or its prober ignores the timeout", took, p.timeout)}
 	}
 	w.machine.Observe(now, result)
+	w.history = w.history.add(result.Outcome)
 	m.plan(w, now)
 	m.look(w, now)
 }

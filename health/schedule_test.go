@@ -32,7 +32,8 @@ func newByHand(t *testing.T, config MonitorConfig, targets ...Target) *byHand {
 // run passes time with the scheduler at work. All probes are good and take none. It
 // returns how many began at most at once.
 func (h *byHand) run(d time.Duration) (most int) {
-	for end := time.Now().Add(d); h.at.Before(end); {
+	end := time.Now().Add(d)
+	for h.at.Before(end) {
 		time.Sleep(time.Until(h.at))
 		wait, start := h.advance(time.Now())
 		most = max(most, len(start))
@@ -47,6 +48,7 @@ func (h *byHand) run(d time.Duration) (most int) {
 		wait = min(wait, h.until(time.Now()))
 		h.at = time.Now().Add(wait)
 	}
+	time.Sleep(time.Until(end))
 	return most
 }
 
