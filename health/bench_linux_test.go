@@ -102,3 +102,39 @@ func cpuTime(b *testing.B) time.Duration {
 	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkSchedule measures the scheduler alone, in time that passes at once: one
+// operation is a probe of one of 100,000 targets, from becoming due to the plan of
+// the next, without the goroutine and the context that it gets.
+func BenchmarkSchedule(b *testing.B) {
+	m, err := NewMonitor(MonitorConfig{Workers: 100_000}, many(100_000, Config{})...)
+	require.NoError(b, err)
+	now := time.Now()
+	m.launch(now)
+	var start []probe
+	next := 0
+	step := func() {
+		for next == len(start) {
+			var wait time.Duration
+			wait, start = m.advance(now, start[:0])
+			if next = 0; len(start) == 0 {
+				now = now.Add(wait)
+			}
+		}
+		p := start[next]
+		next++
+		m.mu.Lock()
+		m.stats.Probing--
+		p.w.busy, p.w.probing = false, false
+		m.take(p, now, now, nil)
+		m.workers.Release(1)
+		m.mu.Unlock()
+	}
+	for range 2 * len(m.targets) { // all have begun
+		step()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		step()
+	}
+}

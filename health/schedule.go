@@ -36,8 +36,10 @@ func (m *Monitor) Run(ctx context.Context) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var wait time.Duration
+	var start []probe
 	for ctx.Err() == nil {
-		wait, start := m.advance(time.Now())
+		wait, start = m.advance(time.Now(), start[:0])
 		for _, p := range start {
 			all.Go(func() { m.work(ctx, p) })
 		}
@@ -117,9 +119,9 @@ type probe struct {
 	generation uint32
 }
 
-// advance does all that is due, except the probes that it returns, and returns how
-// long there is nothing to do.
-func (m *Monitor) advance(now time.Time) (time.Duration, []probe) {
+// advance does all that is due, except the probes, which it appends to start, and
+// returns how long there is nothing to do.
+func (m *Monitor) advance(now time.Time, start []probe) (time.Duration, []probe) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := now.Sub(m.origin)
@@ -134,7 +136,6 @@ func (m *Monitor) advance(now time.Time) (time.Duration, []probe) {
 		m.look(w, now)
 		looks++
 	}
-	var start []probe
 	for len(m.due) > 0 && m.workers.TryAcquire(1) {
 		p, ok := m.next(at)
 		if !ok {

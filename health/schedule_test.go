@@ -35,7 +35,7 @@ func (h *byHand) run(d time.Duration) (most int) {
 	end := time.Now().Add(d)
 	for h.at.Before(end) {
 		time.Sleep(time.Until(h.at))
-		wait, start := h.advance(time.Now())
+		wait, start := h.advance(time.Now(), nil)
 		most = max(most, len(start))
 		for len(start) > 0 {
 			p := start[0]
