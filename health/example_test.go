@@ -275,3 +275,34 @@ func ExampleFlap() {
 	// offline
 	// online
 }
+
+// Five of six targets are gone at once: that is the observer, until somebody has
+// looked after it.
+func ExampleFailStatic() {
+	guard, err := health.NewFailStatic(health.FailStaticConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	observe := func(state health.State) {
+		for i := range 5 {
+			guard.Observe(now, fmt.Sprint("target", i), health.Status{
+				State: state, Since: now, ValidUntil: now.Add(time.Hour),
+			})
+		}
+	}
+	show := func() {
+		s, _ := guard.At(now, "target0")
+		fmt.Println(s.State, s.Reason.Code == health.Frozen)
+	}
+	observe(health.Online)
+	now = now.Add(time.Minute)
+	observe(health.Offline)
+	show()
+	now = now.Add(time.Minute) // nobody has looked, and the freeze ends by itself
+	show()
+	// Output:
+	// online true
+	// offline false
+}

@@ -77,12 +77,15 @@ const (
 	NoMajority
 	// Damped: the target goes up and down too often (Offline; see [Flap]).
 	Damped
+	// Frozen: too many targets turned bad at once to believe it (Online; see
+	// [FailStatic]).
+	Frozen
 )
 
 var codeNames = [...]string{
 	"never probed", "undecided", "expired", "passing", "failing", "failed", "recovering", "local failure",
 	"reported", "lowered", "owner ended", "owner restarted", "suspended",
-	"majority", "settling", "no majority", "damped",
+	"majority", "settling", "no majority", "damped", "frozen",
 }
 
 // String returns the code in words.
