@@ -21,14 +21,29 @@ const (
 	InitialFirst
 )
 
+// Counting says which probes add up to a verdict.
+type Counting uint8
+
+// The ways to count.
+const (
+	// Consecutive counts probes in a row: each good one forgets the bad ones
+	// before it, and the other way round.
+	Consecutive Counting = iota
+	// Accumulating counts good and bad probes side by side, and forgets both only
+	// when one of them reaches its number, as OVN's service monitor does. A target
+	// that alternates is decided at last, by what it does more of. While it is
+	// online, Rise good probes are needed to forgive the bad ones before them.
+	Accumulating
+)
+
 // Config says when a target is probed and how its probes are judged. The zero value
 // is complete: every 5 s, 1 s timeout, 1 good probe in, 3 bad ones out.
 type Config struct {
 	// Interval is the pause from the end of one probe to the start of the next.
 	// Default 5 s, range 1 ms to 24 h.
 	Interval time.Duration
-	// FastInterval replaces Interval while the last probes contradict the state,
-	// or are too few for one. Default Interval, range 1 ms to 24 h.
+	// FastInterval replaces Interval while there are counted probes that
+	// contradict the state, or too few for one. Default Interval, range 1 ms to 24 h.
 	FastInterval time.Duration
 	// DownInterval replaces Interval while the target is Offline and its last
 	// probe was bad. Default Interval, range 1 ms to 24 h.
@@ -36,10 +51,12 @@ type Config struct {
 	// Timeout is the time that one probe gets from its start to the end of the
 	// answer. Default 1 s, range 1 ms to 1 h.
 	Timeout time.Duration
-	// Rise is the number of good probes in a row that bring a target Online.
+	// Rise is the number of good probes, counted by Counting, that bring a target
+	// Online.
 	// Default 1, range 1 to 1000.
 	Rise int
-	// Fall is the number of bad probes in a row that take a target Offline.
+	// Fall is the number of bad probes, counted by Counting, that take a target
+	// Offline.
 	// Default 3, range 1 to 1000.
 	Fall int
 	// Lease is how long a verdict holds after the probe that renewed it. The
@@ -50,6 +67,8 @@ type Config struct {
 	Lease time.Duration
 	// Initial says how the first verdict is reached. Default InitialCount.
 	Initial Initial
+	// Counting says which probes add up. Default Consecutive.
+	Counting Counting
 }
 
 // ErrConfig is matched by every [ConfigError].
@@ -114,6 +133,9 @@ func (c Config) complete(key string) (Config, error) {
 	count("Fall", &c.Fall, 3)
 	if c.Initial > InitialFirst {
 		faults = append(faults, &ConfigError{key, "Initial", c.Initial, "InitialCount or InitialFirst"})
+	}
+	if c.Counting > Accumulating {
+		faults = append(faults, &ConfigError{key, "Counting", c.Counting, "Consecutive or Accumulating"})
 	}
 	if len(faults) > 0 {
 		return c, errors.Join(faults...)

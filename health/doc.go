@@ -46,7 +46,7 @@
 //	            |    Error    |
 //	            +-------------+
 //
-// All counts are of probes in a row: while a target is online one good probe
+// By default all counts are of probes in a row, see [Counting]: while a target is online one good probe
 // forgives the bad ones before it; while it is offline one bad probe forgets the
 // good ones. [InitialFirst] sets the number for the very first verdict to 1. When
 // knowledge has expired the counts begin again, whatever Initial says.

@@ -18,8 +18,9 @@ type Machine struct {
 	reason  Reason
 	decided bool // there has been a verdict, so Initial is over
 
-	// good and bad count the last probes of a kind in a row. At most one of them
-	// is above 0. A local failure leaves both alone.
+	// good and bad count probes: the last in a row, so that at most one of them is
+	// above 0, or if they accumulate those since one of them reached its number. A
+	// local failure leaves both alone.
 	good, bad int
 
 	last       time.Time // last observation of any outcome
@@ -71,11 +72,11 @@ func (m *Machine) Observe(now time.Time, r Result) (Transition, bool) {
 	switch r.Outcome {
 	case Good:
 		m.renew(now)
-		m.good, m.bad = min(m.good+1, maxCount), 0
+		m.count(&m.good, &m.bad)
 		m.decide(now, Online, m.good, m.config.Rise, r)
 	case Bad:
 		m.renew(now)
-		m.good, m.bad = 0, min(m.bad+1, maxCount)
+		m.count(&m.bad, &m.good)
 		m.decide(now, Offline, m.bad, m.config.Fall, r)
 	default:
 		if !now.Before(m.errUntil) {
@@ -104,13 +105,26 @@ func (m *Machine) renew(now time.Time) {
 	m.errSince, m.errUntil, m.errDetail = time.Time{}, time.Time{}, ""
 }
 
-// decide takes one more probe in favour of state, the run-th in a row of need.
+// count counts one more probe of a kind.
+func (m *Machine) count(kind, other *int) {
+	*kind = min(*kind+1, maxCount)
+	if m.config.Counting == Consecutive {
+		*other = 0
+	}
+}
+
+// decide takes one more probe in favour of state, the run-th of need.
 func (m *Machine) decide(now time.Time, state State, run, need int, r Result) {
 	if !m.decided && m.config.Initial == InitialFirst {
 		need = 1
 	}
-	if m.verdict != state && run >= need {
-		m.verdict, m.since, m.decided = state, now, true
+	if run >= need {
+		if m.verdict != state {
+			m.verdict, m.since, m.decided = state, now, true
+		}
+		if m.config.Counting == Accumulating {
+			m.good, m.bad = 0, 0
+		}
 	}
 	m.reason = Reason{Detail: r.Detail}
 	switch {

@@ -45,7 +45,7 @@ func TestConfigFaults(t *testing.T) {
 		config Config
 		want   []string
 	}{
-		{"each field", Config{Interval: -1, FastInterval: 1, DownInterval: 25 * time.Hour, Timeout: 2 * time.Hour, Rise: -1, Fall: 1001, Initial: 2},
+		{"each field", Config{Interval: -1, FastInterval: 1, DownInterval: 25 * time.Hour, Timeout: 2 * time.Hour, Rise: -1, Fall: 1001, Initial: 2, Counting: 2},
 			[]string{
 				"health: Interval is -1ns: want 1ms to 24h0m0s",
 				"health: FastInterval is 1ns: want 1ms to 24h0m0s",
@@ -54,6 +54,7 @@ func TestConfigFaults(t *testing.T) {
 				"health: Rise is -1: want 1 to 1000",
 				"health: Fall is 1001: want 1 to 1000",
 				"health: Initial is 2: want InitialCount or InitialFirst",
+				"health: Counting is 2: want Consecutive or Accumulating",
 			}},
 		{"a bad interval is reported once", Config{Interval: -1}, []string{"health: Interval is -1ns: want 1ms to 24h0m0s"}},
 		{"a lease that ends between two probes", Config{Lease: 6 * time.Second},
@@ -132,6 +133,42 @@ func TestCounting(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			require.Equal(t, tc.want, script(machine(t, tc.config), tc.results), "results %s", tc.results)
 		})
+	}
+}
+
+// Side by side, as in OVN: success_count 3 is reached by S F S F S.
+func TestAccumulating(t *testing.T) {
+	both := func(rise, fall int, initial Initial) Config {
+		return Config{Interval: time.Second, Timeout: time.Millisecond, Rise: rise, Fall: fall, Lease: 3 * time.Second, Initial: initial, Counting: Accumulating}
+	}
+	for _, tc := range []struct {
+		name          string
+		config        Config
+		results, want string
+	}{
+		{"the other kind forgets nothing", both(3, 3, InitialCount), "gbgbg", "UUUUN"},
+		{"a verdict forgets both", both(3, 3, InitialCount), "gbgbgbb", "UUUUNNN"},
+		{"and so the next needs all", both(3, 3, InitialCount), "gbgbgbbb", "UUUUNNNF"},
+		{"with OVN's defaults each decides", both(1, 1, InitialCount), "gbgb", "NFNF"},
+		{"one good probe does not forgive", both(2, 3, InitialCount), "ggbgbb", "UNNNNF"},
+		{"but Rise of them do", both(2, 3, InitialCount), "ggbbggbb", "UNNNNNNN"},
+		{"the first decides and forgets", both(3, 2, InitialFirst), "gbgb", "NNNF"},
+		{"counts expire", both(2, 2, InitialCount), "gb...gbg", "UUUUUUUN"},
+		{"local failures count for nothing", both(1, 2, InitialCount), "gbeb", "NNNF"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			require.Equal(t, tc.want, script(machine(t, tc.config), tc.results), "results %s", tc.results)
+		})
+	}
+
+	m := machine(t, Config{Interval: 5 * time.Second, FastInterval: time.Second, DownInterval: 20 * time.Second, Rise: 2, Fall: 2, Counting: Accumulating})
+	for i, wait := range []float64{1, 5, 1, 1, 5} { // good but for the third
+		o := Good
+		if i == 2 {
+			o = Bad
+		}
+		m.Observe(at(float64(i)), Result{Outcome: o})
+		require.Equal(t, at(float64(i)+wait), m.Deadline(), "step %d", i)
 	}
 }
 
@@ -256,8 +293,16 @@ func model(c Config, history []observation, now time.Time) Status {
 		errFrom, errTo = time.Time{}, time.Time{}
 
 		run := 0
-		for run < len(chain) && chain[len(chain)-1-run] == o.outcome {
-			run++
+		if c.Counting == Consecutive {
+			for run < len(chain) && chain[len(chain)-1-run] == o.outcome {
+				run++
+			}
+		} else {
+			for _, each := range chain {
+				if each == o.outcome {
+					run++
+				}
+			}
 		}
 		state, need := Online, c.Rise
 		if o.outcome == Bad {
@@ -269,6 +314,9 @@ func model(c Config, history []observation, now time.Time) Status {
 		if run >= need && status.State != state {
 			status = Status{State: state, Since: o.when}
 			everDecided = true
+		}
+		if run >= need && c.Counting == Accumulating {
+			chain = nil // whatever it was, it is settled
 		}
 		status.ValidUntil = fresh
 	}
@@ -289,15 +337,17 @@ func model(c Config, history []observation, now time.Time) Status {
 // the one before, or a pause that outlives the lease) for a range of settings.
 func TestModelCheck(t *testing.T) {
 	const lease = 3 * time.Second
-	for _, initial := range []Initial{InitialCount, InitialFirst} {
-		for rise := 1; rise <= 3; rise++ {
-			for fall := 1; fall <= 3; fall++ {
-				c := Config{Interval: time.Second, Timeout: time.Millisecond, Rise: rise, Fall: fall, Lease: lease, Initial: initial}
-				depth := 8
-				if testing.Short() {
-					depth = 5
+	depth := 8
+	if testing.Short() {
+		depth = 5
+	}
+	for _, counting := range []Counting{Consecutive, Accumulating} {
+		for _, initial := range []Initial{InitialCount, InitialFirst} {
+			for rise := 1; rise <= 3; rise++ {
+				for fall := 1; fall <= 3; fall++ {
+					c := Config{Interval: time.Second, Timeout: time.Millisecond, Rise: rise, Fall: fall, Lease: lease, Initial: initial, Counting: counting}
+					explore(t, c, *machine(t, c), make([]observation, 0, depth), epoch, depth)
 				}
-				explore(t, c, *machine(t, c), make([]observation, 0, depth), epoch, depth)
 			}
 		}
 	}
@@ -326,20 +376,24 @@ func compareWithModel(t *testing.T, c Config, m *Machine, history []observation,
 	for _, when := range []time.Time{now, now.Add(c.Lease - 1), now.Add(c.Lease)} {
 		got, want := m.At(when), model(c, history, when)
 		if got.State != want.State || got.ValidUntil != want.ValidUntil || want.State != Unknown && got.Since != want.Since {
-			t.Fatalf("rise %d fall %d initial %d, after %v at %v:\n got %+v\nwant %+v", c.Rise, c.Fall, c.Initial, history, when.Sub(epoch), got, want)
+			t.Fatalf("counting %d rise %d fall %d initial %d, after %v at %v:\n got %+v\nwant %+v", c.Counting, c.Rise, c.Fall, c.Initial, history, when.Sub(epoch), got, want)
 		}
 	}
 }
 
 // Bytes are inputs: two bits of outcome (3: none), six of time passed.
 func FuzzMachine(f *testing.F) {
-	f.Add(uint8(1), uint8(3), false, []byte{0x05, 0x06, 0x06, 0x06})
-	f.Add(uint8(2), uint8(1), true, []byte{0x04, 0xfd, 0x05, 0xff, 0x06, 0x00})
-	f.Add(uint8(255), uint8(0), true, []byte{})
-	f.Fuzz(func(t *testing.T, rise, fall uint8, first bool, inputs []byte) {
+	f.Add(uint8(1), uint8(3), false, false, []byte{0x05, 0x06, 0x06, 0x06})
+	f.Add(uint8(2), uint8(1), true, false, []byte{0x04, 0xfd, 0x05, 0xff, 0x06, 0x00})
+	f.Add(uint8(3), uint8(3), false, true, []byte{0x05, 0x06, 0x05, 0x06, 0x05})
+	f.Add(uint8(255), uint8(0), true, true, []byte{})
+	f.Fuzz(func(t *testing.T, rise, fall uint8, first, accumulating bool, inputs []byte) {
 		c := Config{Interval: time.Second, Timeout: time.Second, Rise: int(rise), Fall: int(fall), Lease: 40 * time.Second}
 		if first {
 			c.Initial = InitialFirst
+		}
+		if accumulating {
+			c.Counting = Accumulating
 		}
 		m, err := NewMachine(c)
 		if err != nil {
