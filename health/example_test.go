@@ -306,3 +306,33 @@ func ExampleFailStatic() {
 	// online true
 	// offline false
 }
+
+// Traffic finds errors that probes do not see.
+func ExampleCombination() {
+	both, err := health.NewCombination(health.WorstWins, "probe", "traffic")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	observe := func(cause string, state health.State, lease time.Duration, reason health.Reason) {
+		err := both.Observe(now, cause, health.Status{State: state, Since: now, ValidUntil: now.Add(lease), Reason: reason})
+		if err != nil {
+			fmt.Println(err)
+		}
+		s := both.At(now)
+		fmt.Println(s.State, "-", s.Reason)
+	}
+	observe("probe", health.Online, time.Minute, health.Reason{Code: health.Passing, Detail: "status 200"})
+	observe("traffic", health.Offline, 30*time.Second, health.Reason{Code: health.Failed, Detail: "5 resets"})
+	now = both.At(now).ValidUntil
+	s := both.At(now)
+	fmt.Println(s.State, "-", s.Reason)
+	fresh, held := health.Drain.Use(s.State)
+	fmt.Println("in drain: new connections", fresh, "- old ones", held)
+	// Output:
+	// online - passing: by probe: status 200
+	// offline - failed: by traffic: 5 resets
+	// online - passing: by probe: status 200
+	// in drain: new connections false - old ones true
+}
