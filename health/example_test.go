@@ -336,3 +336,26 @@ func ExampleCombination() {
 	// online - passing: by probe: status 200
 	// in drain: new connections false - old ones true
 }
+
+// The more observers miss somebody, the sooner it is given up.
+func ExampleSuspicion() {
+	suspicion, err := health.NewSuspicion(health.SuspicionConfig{Confirmations: 3})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, observer := range []string{"a", "b", "b", "c"} {
+		counted := suspicion.Suspect(start, observer)
+		fmt.Println(observer, counted, suspicion.Deadline().Sub(start).Round(100*time.Millisecond))
+	}
+	fmt.Println(suspicion.Confirmed(start.Add(8 * time.Second)))
+	fmt.Println(suspicion.Confirmed(start.Add(9 * time.Second)))
+	// Output:
+	// a true 24s
+	// b true 14s
+	// b false 14s
+	// c true 8.2s
+	// false
+	// true
+}
