@@ -359,3 +359,27 @@ func ExampleSuspicion() {
 	// false
 	// true
 }
+
+// Nobody told the detector how often the sender sends.
+func ExamplePhi() {
+	detector, err := health.NewPhi(health.PhiConfig{Pause: time.Millisecond})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	last := start
+	for i := range 200 {
+		last = start.Add(time.Duration(i) * 2 * time.Second)
+		detector.Heartbeat(last)
+	}
+	for _, silence := range []time.Duration{time.Second, 2200 * time.Millisecond, 2400 * time.Millisecond, 3 * time.Second} {
+		now := last.Add(silence)
+		fmt.Printf("%4v phi %4.1f %v\n", silence, detector.Phi(now), detector.At(now).State)
+	}
+	// Output:
+	//   1s phi  0.0 online
+	// 2.2s phi  1.6 online
+	// 2.4s phi  4.5 online
+	//   3s phi 23.1 unknown
+}
