@@ -29,6 +29,9 @@ type Machine struct {
 	// The present run of local failures; errUntil is zero when there is none.
 	errSince, errUntil time.Time
 	errDetail          string
+
+	suspended bool      // validUntil was reached in a suspension
+	holdUntil time.Time // bad probes before this instant may be our fault
 }
 
 // NewMachine returns a machine that knows nothing. Its error joins a *[ConfigError]
@@ -69,6 +72,9 @@ func (m *Machine) Observe(now time.Time, r Result) (Transition, bool) {
 	}
 	m.last = now
 	before := m.At(now).State
+	if r.Outcome == Bad && now.Before(m.holdUntil) {
+		r = Result{LocalError, "just after a suspension: " + r.Detail}
+	}
 	switch r.Outcome {
 	case Good:
 		m.renew(now)
@@ -101,7 +107,7 @@ func (m *Machine) renew(now time.Time) {
 	if !now.Before(m.validUntil) {
 		m.good, m.bad = 0, 0
 	}
-	m.validUntil = now.Add(m.config.Lease)
+	m.validUntil, m.suspended = now.Add(m.config.Lease), false
 	m.errSince, m.errUntil, m.errDetail = time.Time{}, time.Time{}, ""
 }
 
@@ -165,8 +171,31 @@ func (m *Machine) At(now time.Time) Status {
 		status.Reason = Reason{Code: NeverProbed}
 	case m.validUntil.IsZero():
 		status.Reason.Detail = m.errDetail // only local failures so far, the last long ago
+	case m.suspended:
+		status.Reason.Code = Suspended
 	}
 	return status
+}
+
+// Suspended tells that this machine slept for gap, in which its monotonic clock stood
+// still; now is after it, and before the results of probes that were under way. What
+// is known ends earlier by gap, so a verdict with less than that left ends now. The
+// bad probes before it are forgotten, and those within the next Interval count as
+// local errors: the network may need time to come back, and the target must not be
+// accused for that. A gap of 0 or less is ignored.
+func (m *Machine) Suspended(now time.Time, gap time.Duration) {
+	if gap <= 0 {
+		return
+	}
+	if now.Before(m.validUntil) {
+		m.validUntil = latest(now, m.validUntil.Add(-gap))
+		m.suspended = !now.Before(m.validUntil)
+	}
+	if now.Before(m.errUntil) {
+		m.errUntil = latest(now, m.errUntil.Add(-gap))
+	}
+	m.bad = 0
+	m.holdUntil = latest(m.holdUntil, now.Add(m.config.Interval))
 }
 
 // Deadline returns when to start the next probe. Before the first result it is the
