@@ -72,6 +72,8 @@
 // //   - counting that is not consecutive (as OVN does), damping of flapping targets
 //   - leases with owner and epoch, votes of several observers, a self-doubt score,
 //     a guard against mass failure
+//
 // //   - noticing that the machine was suspended: Go's clock stands still meanwhile, so
-//     leases last longer by that time
+//
+//	leases last longer by that time
 package health

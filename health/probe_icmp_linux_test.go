@@ -26,17 +26,20 @@ func ping(t *testing.T, address, source string) *ICMP {
 	return p
 }
 
-// allowPing opens unprivileged echo sockets to group 0, or to nobody as is the
-// kernel's default.
-func allowPing(t *testing.T, groups string) {
-	require.NoError(t, os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte(groups), 0o644))
+// allowPing opens unprivileged echo sockets to group 0. A fresh namespace has them
+// open to nobody, which can't be written back where group 1 does not exist, as in a
+// user namespace.
+func allowPing(t *testing.T) {
+	require.NoError(t, os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 0"), 0o644))
 }
 
-// eachSocket runs f with unprivileged and with raw sockets.
+// eachSocket runs f with raw and then with unprivileged sockets.
 func eachSocket(t *testing.T, f func(t *testing.T)) {
-	for name, groups := range map[string]string{"unprivileged": "0 0", "raw": "1 0"} {
+	for _, name := range []string{"raw", "unprivileged"} {
 		t.Run(name, func(t *testing.T) {
-			allowPing(t, groups)
+			if name == "unprivileged" {
+				allowPing(t)
+			}
 			conn, err := openEcho(netip.MustParseAddr("127.0.0.1"), netip.Addr{})
 			require.NoError(t, err)
 			require.NoError(t, conn.Close())
@@ -187,7 +190,6 @@ func TestKernelICMPWrongReplies(t *testing.T) {
 // Without a permission the probe says how to get one, and accuses nobody.
 func TestKernelICMPRefused(t *testing.T) {
 	nstest.Run(t, func(t *testing.T) {
-		allowPing(t, "1 0")
 		// Capabilities are a thread's. This one is never unlocked: it ends with us.
 		runtime.LockOSThread()
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
