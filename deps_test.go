@@ -21,6 +21,7 @@ import (
 // driverFiles may read the clock, start timers and goroutines, and seed random
 // numbers. Everything else in the library is told the time by its caller.
 var driverFiles = map[string]string{
+	"health/boottime_linux.go":      "the clock that goes on during a suspension",
 	"health/monitor.go":             "dates what is asked and changed",
 	"health/probe_icmp_linux.go":    "a token that tells our echo replies from others'",
 	"health/schedule.go":            "the loop that probes",
@@ -160,6 +161,7 @@ var depsRules = []depsRule{
 			"vrrp/tick.go":      `package vrrp; import "time"; var c = time.Tick(1)`,
 			"vrrp/value.go":     `package vrrp; import "time"; var now func() time.Time = time.Now`,
 			"vrrp/alias.go":     `package vrrp; import clock "time"; var t = clock.Now()`,
+			"vrrp/unix.go":      `package vrrp; import "golang.org/x/sys/unix"; func f(t *unix.Timespec) { unix.ClockGettime(0, t) }`,
 			"vrrp/dot.go":       `package vrrp; import . "time"; var t = Now()`,
 			"internal/sim/a.go": `package sim; import "time"; var t = time.Now()`,
 		},
@@ -357,8 +359,10 @@ func checkClock(s source) []string {
 
 func clockReads(s source) []string {
 	reads := []string{"Now", "Since", "Until", "After", "Sleep", "NewTimer", "NewTicker", "AfterFunc", "Tick"}
-	return uses(s, "time", "reads the clock: take now from the caller, or stand in driverFiles",
-		func(name string) bool { return slices.Contains(reads, name) })
+	const remedy = "reads the clock: take now from the caller, or stand in driverFiles"
+	return slices.Concat(
+		uses(s, "time", remedy, func(name string) bool { return slices.Contains(reads, name) }),
+		uses(s, "golang.org/x/sys/unix", remedy, func(name string) bool { return name == "ClockGettime" || name == "Gettimeofday" }))
 }
 
 func checkRandom(s source) []string {

@@ -46,9 +46,9 @@
 //	            |    Error    |
 //	            +-------------+
 //
-// By default all counts are of probes in a row, see [Counting]: while a target is online one good probe
-// forgives the bad ones before it; while it is offline one bad probe forgets the
-// good ones. [InitialFirst] sets the number for the very first verdict to 1. When
+// By default all counts are of probes in a row, see [Counting]: while a target is
+// online one good probe forgives the bad ones before it; while it is offline one
+// bad probe forgets the good ones. [InitialFirst] sets the number for the very first verdict to 1. When
 // knowledge has expired the counts begin again, whatever Initial says.
 //
 // A local failure is one of the observer: no descriptor, no route, no permission,
@@ -67,13 +67,24 @@
 // and Linux. All else works on all platforms, but the errors of Windows' sockets
 // are not told apart: there every failure to connect is the target's.
 //
+// # Beyond one observer
+//
+// These parts are pure like a Machine, and independent of the Monitor:
+//
+//   - [Leases] keeps what many owners report about their subjects: fenced by epoch
+//     and term, ended by the lease of the subject or of the owner.
+//   - [Quorum] counts the votes of several observers: down needs more than half of
+//     all that are entitled, and time to settle.
+//   - [Local] is an observer's doubt about itself; [FailStatic] keeps it from believing
+//     that everybody died at once; [Flap] damps what changes too often.
+//   - [Suspicion] gives the accused time to answer; [Phi] judges heartbeats by how
+//     they usually come.
+//   - [Combination] makes one verdict of several causes by a stated rule; [Admin] is
+//     what a person wants, apart from both.
+//   - [SuspendWatch] finds out that the machine slept, which Go's clock does not tell.
+//
 // # Not implemented
 //
-// //   - counting that is not consecutive (as OVN does), damping of flapping targets
-//   - leases with owner and epoch, votes of several observers, a self-doubt score,
-//     a guard against mass failure
-//
-// //   - noticing that the machine was suspended: Go's clock stands still meanwhile, so
-//
-//	leases last longer by that time
+//   - gRPC's health protocol; passive observation of real traffic (outliers)
+//   - jitter by chance: it follows from the target's key and the probe's number
 package health

@@ -383,3 +383,16 @@ func ExamplePhi() {
 	// 2.4s phi  4.5 online
 	//   3s phi 23.1 unknown
 }
+
+// The watch is told two clocks, as [health.BootAhead] reads them.
+func ExampleSuspendWatch() {
+	var watch health.SuspendWatch
+	for _, ahead := range []time.Duration{time.Hour, time.Hour, 9 * time.Hour, 9 * time.Hour} {
+		fmt.Println(watch.Observe(ahead))
+	}
+	// Output:
+	// 0s
+	// 0s
+	// 8h0m0s
+	// 0s
+}
