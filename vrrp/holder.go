@@ -143,6 +143,8 @@ type Holder struct {
 	ran  atomic.Bool
 	wake chan struct{} // holds a token while the worker has to look
 
+	prepared chan struct{} // closed when Run has found that it can do its work
+
 	// sending is held from the check of the token to the end of the send.
 	// Release passes through it to wait for a frame in flight. Never taken
 	// while mu is held.
@@ -170,7 +172,7 @@ func NewHolder(c HolderConfig) (*Holder, error) {
 
 // newHolder takes a validated configuration.
 func newHolder(c HolderConfig, schedule *AnnounceSchedule, addrs holderInstaller, ann holderAnnouncer) *Holder {
-	h := &Holder{cfg: c, addrs: addrs, ann: ann, wake: make(chan struct{}, 1)}
+	h := &Holder{cfg: c, addrs: addrs, ann: ann, wake: make(chan struct{}, 1), prepared: make(chan struct{})}
 	for _, p := range c.Prefixes {
 		if p.Addr().Is4() {
 			h.v4 = append(h.v4, p.Addr())
@@ -245,6 +247,7 @@ func (h *Holder) Run(ctx context.Context) error {
 	if err := h.prepare(); err != nil {
 		return err
 	}
+	close(h.prepared)
 
 	box := newHolderMailbox()
 	var wg sync.WaitGroup

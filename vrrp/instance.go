@@ -163,8 +163,16 @@ func (i *Instance) Run(ctx context.Context) error {
 	return err
 }
 
-// loop is the protocol. It returns when ctx ends or the holder has failed.
+// loop is the protocol. It returns when ctx ends or the holder has failed. Who
+// could not hold the addresses does not begin to take part.
 func (i *Instance) loop(ctx context.Context, conn transport, held <-chan error) (transport, error) {
+	select {
+	case <-i.holder.prepared:
+	case <-ctx.Done():
+		return conn, nil
+	case err := <-held:
+		return conn, err
+	}
 	i.mu.Lock()
 	i.m.Start(time.Now())
 	index := i.linkIndex
