@@ -46,10 +46,11 @@
 //	            |    Error    |
 //	            +-------------+
 //
-// By default all counts are of probes in a row, see [Counting]: while a target is
-// online one good probe forgives the bad ones before it; while it is offline one
-// bad probe forgets the good ones. [InitialFirst] sets the number for the very first verdict to 1. When
-// knowledge has expired the counts begin again, whatever Initial says.
+// All counts are of probes in a row: while a target is online one good probe
+// forgives the bad ones before it; while it is offline one bad probe forgets the
+// good ones. [Accumulating] counts both kinds side by side instead. [InitialFirst]
+// sets the number for the very first verdict to 1. When knowledge has expired the
+// counts begin again, whatever Initial says.
 //
 // A local failure is one of the observer: no descriptor, no route, no permission,
 // no CPU time. It says nothing about the target, so it neither counts nor renews.
@@ -87,4 +88,7 @@
 //
 //   - gRPC's health protocol; passive observation of real traffic (outliers)
 //   - jitter by chance: it follows from the target's key and the probe's number
+//   - a driver for what is beyond one observer: no reports are sent or received, and
+//     a Monitor consults none of it; so it does not notice either that the machine
+//     was suspended, and its leases last longer by that time
 package health
