@@ -62,7 +62,8 @@ type Accusation struct {
 	By string
 	// Lease is the accused lease as the accuser knows it, except for Length, which
 	// is how long the accusation holds. A renewal with a higher Sequence refutes
-	// the accusation, in whichever order the two arrive.
+	// the accusation, and while that holds it refutes the others, in whichever
+	// order they arrive.
 	Lease
 	// Subject is as in [Report]. To accuse the owner itself ends all that it
 	// vouches for.
@@ -127,6 +128,7 @@ type claim struct {
 	validUntil time.Time
 	detail     string
 	lowered    bool      // state is by an accuser
+	refuted    uint64    // the last renewal that the accuser knew
 	suspended  bool      // validUntil was reached in a suspension
 	told       time.Time // the end that Expire told of; another may follow when the owner is back
 }
@@ -174,8 +176,12 @@ func (l *Leases) Apply(now time.Time, r Report) error {
 			return fmt.Errorf("%w: %s: %q has term %d: a take-over needs a higher one", ErrHeld, r.Lease.of(r.Subject), c.Owner, c.Term)
 		}
 		sameStream = r.Term == c.Term && r.Epoch == c.Epoch
-		if sameStream && r.Sequence <= c.Sequence {
-			return fmt.Errorf("%w: %s: sequence %d is not after %d", ErrStale, r.Lease.of(r.Subject), r.Sequence, c.Sequence)
+		last := c.Sequence
+		if c.lowered && now.Before(c.validUntil) {
+			last = max(last, c.refuted) // also what was under way when it was refuted
+		}
+		if sameStream && r.Sequence <= last {
+			return fmt.Errorf("%w: %s: sequence %d is not after %d", ErrStale, r.Lease.of(r.Subject), r.Sequence, last)
 		}
 	}
 
@@ -228,15 +234,15 @@ func (l *Leases) Lower(now time.Time, a Accusation) error {
 	until := now.Add(a.Length)
 	if c.lowered && now.Before(c.validUntil) {
 		until = latest(until, c.validUntil)
+		c.refuted = max(c.refuted, a.Sequence)
 	} else {
-		c.since = now
+		c.since, c.refuted = now, a.Sequence
 	}
 	c.state, c.validUntil, c.lowered, c.suspended = Offline, until, true, false
 	c.detail = "by " + a.By
 	if a.Detail != "" {
 		c.detail += ": " + a.Detail
 	}
-	c.Sequence = a.Sequence // a renewal that was under way meanwhile is refuted too
 	return nil
 }
 

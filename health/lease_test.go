@@ -1,6 +1,7 @@
 package health
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -256,18 +257,23 @@ func TestOthersMayLower(t *testing.T) {
 	require.Equal(t, Status{Online, at(6), at(16), Reason{Code: Reported}}, s, "only the holder brings it back")
 
 	require.NoError(t, l.Lower(at(7), accuse(5, time.Second)))
-	require.ErrorIs(t, l.Apply(at(8), report("x", 4, Online)), ErrStale, "the accuser knew a later renewal")
+	require.NoError(t, l.Lower(at(7), accuse(4, time.Second)))
+	require.ErrorIs(t, l.Apply(at(7.9), report("x", 5, Online)), ErrStale, "the accuser knew a later renewal")
+	require.NoError(t, l.Apply(at(8), report("x", 5, Online)), "but its word ends, be the number what it may")
+	require.NoError(t, l.Lower(at(9), accuse(math.MaxUint64, time.Second)))
+	require.NoError(t, l.Lower(at(10), accuse(5, time.Second)), "another one, of less")
+	require.NoError(t, l.Apply(at(10), report("x", 6, Online)))
 	require.ErrorIs(t, leases(t, LeasesConfig{}).Lower(at(0), accuse(1, 1)), ErrPermission, "by default nobody may")
 
 	require.NoError(t, l.Apply(at(10), heartbeat(1, time.Second)))
-	require.NoError(t, l.Apply(at(10), report("x", 6, Online)))
-	require.NoError(t, l.Lower(at(10), accuse(6, 5*time.Second)))
+	require.NoError(t, l.Apply(at(10), report("x", 7, Online)))
+	require.NoError(t, l.Lower(at(10), accuse(7, 5*time.Second)))
 	require.Equal(t, "FU", states(l, at(11), "x", "z"), "the owner is gone, but it is not the owner who says so")
 
 	again := heartbeat(1, time.Second)
 	again.Epoch = 2
 	require.NoError(t, l.Apply(at(20), again))
-	require.ErrorIs(t, l.Lower(at(20), accuse(6, time.Second)), ErrFenced, "what it accuses died with the owner's epoch")
+	require.ErrorIs(t, l.Lower(at(20), accuse(7, time.Second)), ErrFenced, "what it accuses died with the owner's epoch")
 }
 
 func TestAccusedOwnerVouchesForNothing(t *testing.T) {

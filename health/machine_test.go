@@ -436,6 +436,8 @@ func TestNames(t *testing.T) {
 	require.Equal(t, "unknown online offline error state(4)", fmt.Sprint(Unknown, " ", Online, " ", Offline, " ", Error, " ", State(4)))
 	require.Equal(t, "local error good bad outcome(3)", fmt.Sprint(LocalError, " ", Good, " ", Bad, " ", Outcome(3)))
 	require.Equal(t, "local failure", LocalFailure.String())
+	require.Len(t, codeNames, int(Frozen)+1, "each code has a name")
+	require.Equal(t, "frozen", Frozen.String())
 	require.Equal(t, "code(200)", Code(200).String())
 	require.True(t, errors.Is(&ConfigError{}, ErrConfig))
 }
