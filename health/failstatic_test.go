@@ -223,13 +223,17 @@ func TestSuspendIsNoMassFailure(t *testing.T) {
 	for i := range 6 {
 		f.Observe(at(0), fmt.Sprint(i), on(0, 30))
 	}
+	f.Observe(at(0), "never probed", Status{})
 	f.Suspended(at(1), 0)
-	require.Len(t, f.targets, 6)
+	s, _ := f.At(at(1), "0")
+	require.Equal(t, on(0, 30), s)
 	f.Suspended(at(1), 29*time.Second)
 	f.Advance(at(1))
 	require.False(t, frozen(f, at(1)))
-	s, _ := f.At(at(1), "0")
+	s, _ = f.At(at(1), "0")
 	require.Equal(t, Status{Since: at(1), Reason: Reason{Suspended, "ok"}}, s)
+	s, _ = f.At(at(1), "never probed")
+	require.Equal(t, Status{}, s)
 
 	// In a freeze neither.
 	f = guardOf(t, FailStaticConfig{Hold: time.Hour}, 6)

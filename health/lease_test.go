@@ -347,9 +347,9 @@ func TestSuspendEndsLeases(t *testing.T) {
 	require.Equal(t, []LeaseEvent{{"a", "short", Online, Status{Since: at(4), Reason: Reason{Code: Suspended}}}}, l.Expire(at(4)))
 
 	require.NoError(t, l.Apply(at(5), heartbeat(1, time.Second)))
-	l.Suspended(at(5), time.Minute)
-	s, _ = l.At(at(5), "long")
-	require.Equal(t, Suspended, s.Reason.Code)
+	l.Suspended(at(5), 2*time.Second)
+	s, _ = l.At(at(6), "long")
+	require.Equal(t, Status{Since: at(5), Reason: Reason{Code: Suspended}}, s, "its owner's lease ended so")
 }
 
 // https://github.com/kubernetes/kubernetes/issues/108844: a step of the wall clock by
