@@ -60,6 +60,14 @@
 //
 // [Machine.Deadline] tells how long it takes to find a dead target.
 //
+// # Probers
+//
+// [TCP], [TLS], [HTTP], [UDP], [ICMP], [Exec] and [Agent] make one probe each time,
+// with a connection, socket or process of its own that they close or kill with the
+// time of the probe; [Func] is whatever you write. Take the one that comes nearest to
+// what users of the target need: an answer to ICMP shows a living kernel, an accepted
+// connection a listening one, only a request shows a server that serves.
+//
 // # Concurrency, clocks, privileges
 //
 // A Machine is pure: no clock, no goroutine, no lock. A Monitor is safe for use by

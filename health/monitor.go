@@ -116,7 +116,7 @@ type watched struct {
 	told       State // state at the last look, which the mailbox knows
 	busy       bool  // the probe waits for a worker or is under way
 	probing    bool  // it is under way
-	removed    bool
+	putOff     bool  // it was put off already, see Monitor.putOff
 }
 
 // Stats are numbers about a Monitor since it was made.
@@ -238,7 +238,6 @@ func (m *Monitor) Remove(key string) bool {
 		return false
 	}
 	delete(m.targets, key)
-	w.removed = true
 	m.entries[w.entry] = nil
 	m.agenda.Drop(w.entry)
 	m.mailbox.drop(key)

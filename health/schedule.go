@@ -156,21 +156,30 @@ func (m *Monitor) advance(now time.Time, start []probe) (time.Duration, []probe)
 	return wait, start
 }
 
-// putOff plans a probe anew that is late by a whole interval or more, and tells
-// whether it was. All others are as late, since nothing but a standstill of this
-// process makes the agenda late: at once they would be a burst, and stay in step.
+// standstill is how late the scheduler must be at least to say that the process stood
+// still.
+const standstill = 100 * time.Millisecond
+
+// putOff plans a probe anew that is late by a whole interval, and tells whether it
+// did. All others are as late, since nothing but a standstill of this process makes
+// the agenda late: at once they would be a burst, and stay in step from then on. No
+// probe is put off twice, so that a process that stands still all the time makes some.
 func (m *Monitor) putOff(w *watched, at time.Duration) bool {
-	late := at - w.probeAt
-	missed := uint64(late / w.machine.config.Interval)
-	if missed == 0 || m.config.NoSpread {
+	late, interval := at-w.probeAt, w.machine.config.Interval
+	if late < max(interval, standstill) || w.putOff || m.config.NoSpread {
+		w.putOff = false
 		return false
 	}
-	m.stats.Dropped += missed
+	m.stats.Dropped += uint64(late / interval)
 	m.stats.LateBy = max(m.stats.LateBy, late)
 	w.count++
 	w.probeAt = at + m.part(w, w.machine.config.FastInterval)
-	return at < w.probeAt
+	w.putOff = true
+	return true
 }
+
+// removed tells whether w is a target no more.
+func (m *Monitor) removed(w *watched) bool { return m.entries[w.entry] != w }
 
 // look notices a change of w's state, also one by expiry, and plans the next look:
 // when its probe is due or its verdict ends, whichever is first.
@@ -212,7 +221,7 @@ func (m *Monitor) next(at time.Duration) (probe, bool) {
 	for len(m.due) > 0 {
 		w := m.due[0]
 		m.due = m.due[1:]
-		if w.removed {
+		if m.removed(w) {
 			continue
 		}
 		c := &w.machine.config
@@ -264,7 +273,7 @@ func (m *Monitor) complete(ctx context.Context, p probe, began time.Time, err er
 // take takes the result of a probe into account, unless nobody asks any more.
 func (m *Monitor) take(p probe, began, now time.Time, err error) {
 	w := p.w
-	if w.removed {
+	if m.removed(w) {
 		return
 	}
 	if p.generation != w.generation {

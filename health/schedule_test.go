@@ -111,6 +111,37 @@ func TestShortStall(t *testing.T) {
 	})
 }
 
+// A process that stands still over and over puts no probe off twice.
+func TestStallsDoNotStarve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100
+		h := newByHand(t, MonitorConfig{Workers: 100_000}, many(n, Config{})...)
+		for round := range 6 {
+			time.Sleep(11 * time.Second)
+			_, start := h.advance(time.Now(), nil)
+			if round%2 == 0 {
+				require.Empty(t, start)
+				continue
+			}
+			require.Len(t, start, n)
+			for _, p := range start {
+				h.complete(t.Context(), p, time.Now(), nil)
+			}
+		}
+	})
+}
+
+// Intervals shorter than the pace of the scheduler are as good as its pace.
+func TestManyVeryShortIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newByHand(t, MonitorConfig{Workers: 100_000}, many(20, Config{Interval: time.Millisecond})...)
+		h.run(time.Second)
+		for key := range h.targets {
+			require.Greater(t, len(h.made[key]), int(time.Second/(crowdPace+2*pace)), key)
+		}
+	})
+}
+
 // Waiting for a worker drops probes too.
 func TestStarvedProbesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
