@@ -36,6 +36,9 @@ func (m *Machine) Explain(now time.Time) []string {
 	if now.Before(m.errUntil) && s.State != Error {
 		say("probes could not be made for %v, which renews nothing: %s", span(now, m.errSince), m.errDetail)
 	}
+	if now.Before(m.holdUntil) {
+		say("this machine was suspended: for %v more a bad probe counts as one that could not be made", span(m.holdUntil, now))
+	}
 	if !m.last.IsZero() {
 		say("the last probe ended %v ago", span(now, m.last))
 	}
@@ -44,26 +47,29 @@ func (m *Machine) Explain(now time.Time) []string {
 
 // explainCounts tells how the counts stand against rise and fall.
 func (m *Machine) explainCounts() []string {
-	times := func(n int, kind string) string {
+	var lines []string
+	say := func(n int, kind string, decisive bool, effect string, need int) {
+		if n == 0 {
+			return
+		}
+		line := fmt.Sprintf("%d %s probes", n, kind)
 		switch {
 		case n == 1:
-			return "1 " + kind + " probe"
+			line = "1 " + kind + " probe"
 		case n >= maxCount:
-			return fmt.Sprintf("at least %d %s probes in a row", n, kind)
+			line = "at least " + line
 		}
-		return fmt.Sprintf("%d %s probes in a row", n, kind)
+		if n > 1 && m.config.Counting == Consecutive {
+			line += " in a row"
+		}
+		if decisive {
+			line += fmt.Sprintf(", of %d that %s", need, effect)
+		}
+		lines = append(lines, line)
 	}
-	switch {
-	case m.good > 0 && m.verdict != Online:
-		return []string{fmt.Sprintf("%s, of %d that bring it online", times(m.good, "good"), m.config.Rise)}
-	case m.bad > 0 && m.verdict != Offline:
-		return []string{fmt.Sprintf("%s, of %d that take it offline", times(m.bad, "bad"), m.config.Fall)}
-	case m.good > 0:
-		return []string{times(m.good, "good")}
-	case m.bad > 0:
-		return []string{times(m.bad, "bad")}
-	}
-	return nil
+	say(m.good, "good", m.verdict != Online, "bring it online", m.config.Rise)
+	say(m.bad, "bad", m.verdict != Offline, "take it offline", m.config.Fall)
+	return lines
 }
 
 // span returns the time from one instant to a later one, as precise as people want it.

@@ -90,6 +90,35 @@ func TestMachineExplain(t *testing.T) {
 	}
 }
 
+func TestMachineExplainAccumulating(t *testing.T) {
+	m, err := NewMachine(Config{Rise: 4, Fall: 4, Counting: Accumulating})
+	require.NoError(t, err)
+	start := time.Unix(1e9, 0)
+	for _, o := range []Outcome{Good, Bad, Good} {
+		m.Observe(start, Result{Outcome: o})
+	}
+	require.Equal(t, lines(`
+		unknown from the start
+		because: undecided
+		2 good probes, of 4 that bring it online
+		1 bad probe, of 4 that take it offline
+		the last probe ended 0s ago`), m.Explain(start))
+}
+
+func TestMachineExplainSuspended(t *testing.T) {
+	m, err := NewMachine(Config{})
+	require.NoError(t, err)
+	start := time.Unix(1e9, 0)
+	m.Observe(start, Result{Outcome: Good})
+	m.Suspended(start.Add(time.Second), time.Hour)
+	require.Equal(t, lines(`
+		unknown for 1s
+		because: suspended
+		it was online until its lease of 18.5s ended: no probe has found out anything since then
+		this machine was suspended: for 4s more a bad probe counts as one that could not be made
+		the last probe ended 2s ago`), m.Explain(start.Add(2*time.Second)))
+}
+
 // lines splits an indented text.
 func lines(text string) []string {
 	all := strings.Split(strings.TrimSpace(text), "\n")

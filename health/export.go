@@ -15,8 +15,8 @@ type Record struct {
 	Reason Reason        // of the last probe
 	For    time.Duration // how long the state had lasted
 	Left   time.Duration // how long it would have held without another probe
-	Good   int           // good probes in a row at the end, at most 1000
-	Bad    int           // bad probes in a row at the end, at most 1000
+	Good   int           // good probes counted at the end, at most 1000
+	Bad    int           // bad probes counted at the end, at most 1000
 }
 
 // check returns what is wrong with a record.
@@ -34,8 +34,8 @@ func (r Record) check() error {
 	if r.Left <= 0 || r.Left > maxLease {
 		refuse("Left", r.Left, fmt.Sprintf("above 0, at most %v", maxLease))
 	}
-	if r.Good < 0 || r.Bad < 0 || r.Good > maxCount || r.Bad > maxCount || r.Good > 0 && r.Bad > 0 {
-		refuse("Good, Bad", fmt.Sprintf("%d, %d", r.Good, r.Bad), fmt.Sprintf("0 to %d, one of them 0", maxCount))
+	if r.Good < 0 || r.Bad < 0 || r.Good > maxCount || r.Bad > maxCount {
+		refuse("Good, Bad", fmt.Sprintf("%d, %d", r.Good, r.Bad), fmt.Sprintf("0 to %d", maxCount))
 	}
 	return errors.Join(faults...)
 }
@@ -57,7 +57,9 @@ func (m *Machine) load(now time.Time, r Record, age time.Duration) bool {
 		return false
 	}
 	m.verdict, m.reason, m.decided = r.State, r.Reason, true
-	m.good, m.bad = r.Good, r.Bad
+	if m.config.Counting == Accumulating || r.Good == 0 || r.Bad == 0 {
+		m.good, m.bad = r.Good, r.Bad // else they were counted another way
+	}
 	m.since, m.validUntil = now.Add(-age).Add(-r.For), now.Add(left)
 	return true
 }

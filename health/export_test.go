@@ -76,6 +76,30 @@ func TestImportGoesOnCounting(t *testing.T) {
 	})
 }
 
+// Counts that accumulate go on where they do so too; a record of them says nothing to
+// a target that counts in a row.
+func TestImportOfAccumulatedCounts(t *testing.T) {
+	now := time.Now()
+	m, err := NewMachine(Config{Rise: 5, Fall: 5, Counting: Accumulating})
+	require.NoError(t, err)
+	for _, o := range []Outcome{Good, Good, Good, Good, Good, Bad, Good, Bad} {
+		m.Observe(now, Result{Outcome: o})
+	}
+	r, ok := m.record("a", now)
+	require.True(t, ok)
+	require.Equal(t, []int{1, 2}, []int{r.Good, r.Bad})
+	require.NoError(t, r.check())
+
+	same, err := NewMachine(m.Config())
+	require.NoError(t, err)
+	require.True(t, same.load(now, r, 0))
+	require.Equal(t, []int{1, 2}, []int{same.good, same.bad})
+	other, err := NewMachine(Config{})
+	require.NoError(t, err)
+	require.True(t, other.load(now, r, 0))
+	require.Equal(t, []int{0, 0}, []int{other.good, other.bad})
+}
+
 func TestImportWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{err: errRefused}
@@ -140,8 +164,7 @@ health: target "b": Record.Left is 0s: want above 0, at most 30000h0m0s
 health: target "c": Record.State is error: want online or offline
 health: target "c": Record.For is -1ns: want 0 or more
 health: target "c": Record.Left is 30000h0m0.000000001s: want above 0, at most 30000h0m0s
-health: target "c": Record.Good, Bad is 1, 1: want 0 to 1000, one of them 0
-health: target "d": Record.Good, Bad is 0, 1001: want 0 to 1000, one of them 0`)
+health: target "d": Record.Good, Bad is 0, 1001: want 0 to 1000`)
 	require.Equal(t, Status{}, m.Snapshot()["a"], "nothing has changed")
 }
 
