@@ -109,7 +109,7 @@ func nodeConfig(name string, interval time.Duration, vrrp bool) node.Config {
 			Check: balancer.Check{Kind: "https", Path: "/readyz", Interval: 5 * time.Second, Timeout: time.Second, Rise: 1, Fall: 3},
 		}
 		for _, m := range masters {
-			c.Balancer.Backends = append(c.Balancer.Backends, netip.AddrPortFrom(nodeAddr(m), apiPort).String())
+			c.Balancer.Backends = append(c.Balancer.Backends, balancer.Server{Address: netip.AddrPortFrom(nodeAddr(m), apiPort).String()})
 		}
 		c.Redirect = &node.Redirect{
 			VIPs: []netip.Addr{netip.MustParseAddr(virtuals[0].Addr)}, From: apiPort, To: balancerPort, Interval: redirectPace,

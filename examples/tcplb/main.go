@@ -95,6 +95,8 @@ func configure(args []string, stderr io.Writer) (balancer.Config, string, error)
 	flags.StringVar(&config.Ready, "ready", "", "`address` of the HTTP port that says whether this process serves")
 	flags.StringVar(&config.Monitor, "monitor", "", "`address` of the HTTP port that says whether a backend is alive")
 	flags.TextVar(&config.MaxConn, "maxconn", balancer.Auto, "connections at once, a `number` or auto")
+	flags.StringVar(&config.Algorithm, "algorithm", "", "who gets a connection: roundrobin, weightedroundrobin, leastconn, random, p2c, source, maglev or first")
+	flags.DurationVar(&config.SlowStart, "slow-start", 0, "`time` in which a server that comes back rises to its whole share")
 	flags.StringVar(&config.Check.Kind, "check", "https", "how backends are probed: https, http or tcp")
 	flags.StringVar(&config.Check.Path, "check-path", "/readyz", "`path` that http and https probes ask for")
 	flags.DurationVar(&config.Check.Interval, "check-interval", 5*time.Second, "pause between two probes of a backend")
@@ -113,7 +115,7 @@ func configure(args []string, stderr io.Writer) (balancer.Config, string, error)
 		return config, "", fmt.Errorf("%w: tcplb -help lists the flags", err)
 	}
 	if *file == "" {
-		config.Backends = flags.Args()
+		config.Backends = balancer.Servers(flags.Args()...)
 		if len(config.Backends) == 0 {
 			return config, "", errors.New("no backend: name at least one as host:port, after the flags")
 		}

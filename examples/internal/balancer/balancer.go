@@ -8,7 +8,7 @@
 // the judgement is more likely at fault than all of them. One that is proven dead
 // gets none, so that clients are told at once and go elsewhere.
 //
-// Not implemented: breaking off connections to a backend that is found dead; weights.
+// Not implemented: breaking off connections to a backend that is found dead.
 package balancer
 
 import (
@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -42,9 +41,14 @@ type B struct {
 	proxy    *tcpproxy.Proxy
 	serving  atomic.Bool
 
+	changes   *changes
+	published chan struct{} // capacity 1
+
 	mu        sync.Mutex
 	config    Config                  // complete
 	listeners map[string]net.Listener // by key; nil until Listen
+	judged    bool                    // there was a verdict about each server
+	rebuilds  uint64
 }
 
 // New returns a balancer, or all faults of its config joined, each an *[Error]. It
@@ -57,16 +61,20 @@ func newLimited(config Config, limit uint64) (*B, error) {
 	if err := errors.Join(err, limitErr); err != nil {
 		return nil, err
 	}
-	b := &B{maxConn: n, note: note, config: config}
+	b := &B{maxConn: n, note: note, config: config, changes: newChanges(), published: make(chan struct{}, 1)}
 	b.monitor, err = health.NewMonitor(health.MonitorConfig{
 		Workers:  32,   // half of the smallest descriptor reserve
 		NoSpread: true, // clients wait for the first verdicts
-		OnEvent:  b.changed,
+		OnEvent:  b.changes.put,
 	})
 	if err != nil {
 		return nil, err
 	}
-	b.backends, err = lb.New[string](lb.Config{Policy: lb.PolicyPanic, Count: true})
+	by, err := algorithm(config.Algorithm)
+	if err != nil {
+		return nil, err
+	}
+	b.backends, err = lb.New[string](lb.Config{Algorithm: by, SlowStart: config.SlowStart, Policy: lb.PolicyPanic, Count: true})
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +164,7 @@ func (b *B) Run(ctx context.Context) error {
 	// The port is open: from here on connections are taken, if not at once.
 	b.serving.Store(true)
 	group.Go(func() error { return b.monitor.Run(rest) })
+	group.Go(func() error { return b.drive(rest) })
 	if l := listeners["ready"]; l != nil {
 		group.Go(func() error { return serveHTTP(rest, "ready", l, b.answerReady) })
 	}
@@ -212,93 +221,6 @@ func (b *B) answerMonitor(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	json.NewEncoder(w).Encode(status) // fails only when nobody listens any more
-}
-
-// changed takes an event of the monitor.
-func (b *B) changed(e health.Event) {
-	b.mu.Lock()
-	err := b.publish()
-	onEvent, log := b.config.OnEvent, b.config.Log
-	b.mu.Unlock()
-	if err != nil {
-		log.Error("verdict not applied", "backend", e.Key, "err", err)
-	}
-	if onEvent != nil {
-		onEvent(Event{
-			Backend: e.Key, Up: e.New.State == health.Online, State: e.New.State,
-			At: e.New.Since, Reason: e.New.Reason.String(),
-		})
-	}
-}
-
-// publish hands the present verdicts to the balancer. It looks at all of them, so
-// that it does not matter which event led to it. b.mu is held, but in New.
-func (b *B) publish() error {
-	verdicts := b.monitor.Snapshot()
-	list := make([]lb.Backend[string], 0, len(b.config.Backends))
-	for _, backend := range b.config.Backends {
-		entry := lb.Backend[string]{Key: backend, Value: backend, Weight: 1, State: lb.Down}
-		switch verdicts[backend].State {
-		case health.Online:
-			entry.State = lb.Up
-		case health.Offline:
-			entry.Weight = 0 // not even in panic
-		}
-		list = append(list, entry)
-	}
-	return b.backends.Set(list...)
-}
-
-// Update changes backends, checks and OnEvent. Connections go on, also those to
-// backends that are no longer listed; backends that stay keep their state. It
-// returns the keys that differ and need a restart, which it leaves alone. On error,
-// all faults joined, nothing changes.
-func (b *B) Update(config Config) (restart []string, err error) {
-	config, err = config.complete()
-	if err != nil {
-		return nil, err
-	}
-	targets := map[string]health.Target{}
-	for _, backend := range config.Backends {
-		if targets[backend], err = config.Check.target(backend); err != nil {
-			return nil, err
-		}
-	}
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	old := b.config
-	for i, l := range config.addresses() {
-		if l != old.addresses()[i] {
-			restart = append(restart, l.key)
-		}
-	}
-	if config.MaxConn != old.MaxConn {
-		restart = append(restart, "maxconn")
-	}
-	if config.ConnectTimeout != old.ConnectTimeout {
-		restart = append(restart, "connect_timeout")
-	}
-	if config.Grace != old.Grace {
-		restart = append(restart, "grace")
-	}
-
-	var faults []error
-	for _, backend := range old.Backends {
-		if _, stays := targets[backend]; !stays {
-			b.monitor.Remove(backend)
-		}
-	}
-	for _, backend := range config.Backends {
-		switch {
-		case !slices.Contains(old.Backends, backend):
-			faults = append(faults, b.monitor.Add(targets[backend]))
-		case config.Check != old.Check:
-			faults = append(faults, b.monitor.Update(targets[backend]))
-		}
-	}
-	b.config.Backends, b.config.Check, b.config.OnEvent = config.Backends, config.Check, config.OnEvent
-	return restart, errors.Join(append(faults, b.publish())...)
 }
 
 // Ready tells whether this process takes connections: the port is open and Run's

@@ -42,7 +42,7 @@ func fill(t *testing.T, address string) {
 // A backend that fell silent since the last probe costs the connect timeout.
 func TestKernelSilentBackend(t *testing.T) {
 	a, silent := serve(t, "a"), deaf(t)
-	r := start(t, Config{Backends: []string{silent, a.address}, Check: once, ConnectTimeout: 50 * time.Millisecond, Grace: time.Hour})
+	r := start(t, Config{Backends: Servers(silent, a.address), Check: once, ConnectTimeout: 50 * time.Millisecond, Grace: time.Hour})
 	r.await(t, silent, true)
 	r.await(t, a.address, true)
 	fill(t, silent)
@@ -61,7 +61,7 @@ func TestKernelSilentBackendLeaves(t *testing.T) {
 	silent := deaf(t)
 	check := often
 	check.Timeout = 20 * time.Millisecond
-	r := start(t, Config{Backends: []string{silent}, Check: check, ConnectTimeout: 50 * time.Millisecond})
+	r := start(t, Config{Backends: Servers(silent), Check: check, ConnectTimeout: 50 * time.Millisecond})
 	r.await(t, silent, false)
 	require.Zero(t, r.Live())
 	r.refused(t)

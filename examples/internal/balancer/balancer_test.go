@@ -161,10 +161,10 @@ func (r *rig) get(t *testing.T, key string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-func addresses(backends ...*backend) []string {
-	var all []string
+func addresses(backends ...*backend) []Server {
+	var all []Server
 	for _, b := range backends {
-		all = append(all, b.address)
+		all = append(all, Server{Address: b.address})
 	}
 	return all
 }
@@ -324,7 +324,7 @@ func TestHalfClose(t *testing.T) {
 				})
 			}
 		})
-		r := start(t, Config{Backends: []string{l.Addr().String()}, Check: once, Grace: time.Hour})
+		r := start(t, Config{Backends: Servers(l.Addr().String()), Check: once, Grace: time.Hour})
 		conn := r.connect(t)
 		got, err := io.ReadAll(conn)
 		require.NoError(t, err)
@@ -354,7 +354,7 @@ func TestUpdate(t *testing.T) {
 
 	t.Run("a bad one changes nothing", func(t *testing.T) {
 		bad := next
-		bad.Backends = []string{b.address, b.address}
+		bad.Backends = Servers(b.address, b.address)
 		_, err := r.Update(bad)
 		require.ErrorAs(t, err, new(*Error))
 		require.Equal(t, a.address, r.Status().Backends[0].Backend)
@@ -453,7 +453,7 @@ func TestChecks(t *testing.T) {
 			address := server.Listener.Addr().String()
 			check := often
 			check.Kind = kind
-			r := start(t, Config{Backends: []string{address}, Check: check})
+			r := start(t, Config{Backends: Servers(address), Check: check})
 			r.await(t, address, true)
 			require.Equal(t, "/readyz", <-paths)
 			broken.Store(true)

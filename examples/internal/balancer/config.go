@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -28,9 +27,16 @@ type Config struct {
 	// MaxConn is how many connections are served at once. More wait in the
 	// kernel's queue. Default Auto.
 	MaxConn MaxConn `yaml:"maxconn"`
-	// Backends are host:port, each once. There may be none: then every connection
-	// is reset.
-	Backends []string `yaml:"backends"`
+	// Backends are the servers, each once. There may be none: then every
+	// connection is reset.
+	Backends []Server `yaml:"backends"`
+	// Algorithm chooses the server of a connection: roundrobin,
+	// weightedroundrobin, leastconn, random, p2c, source or maglev (both by the
+	// client's address), first. Default weightedroundrobin.
+	Algorithm string `yaml:"algorithm"`
+	// SlowStart is how long a server that comes back, or is new, takes to rise to
+	// its whole weight and limit. Default 0, at once; else 1 s to 24 h.
+	SlowStart time.Duration `yaml:"slow_start"`
 	// Check says how backends are probed.
 	Check Check `yaml:"check"`
 	// ConnectTimeout is how long one backend may take to accept a connection
@@ -72,8 +78,8 @@ type Check struct {
 
 // Event is a change of a backend.
 type Event struct {
-	Backend string
-	Up      bool // it is known to be alive
+	Backend string // its name
+	Up      bool   // it is known to be alive
 	// State is why it is not: offline, or not known.
 	State  health.State
 	At     time.Time // when the state began
@@ -126,16 +132,22 @@ func (c Config) complete() (Config, error) {
 		taken[l.address] = l.key
 	}
 
-	seen := map[string]bool{}
-	for i, backend := range c.Backends {
-		key := fmt.Sprintf("backends[%d]", i)
-		switch {
-		case seen[backend]:
-			refuse(key, backend, "it is listed twice", "remove one of the two")
-		case !dialable(backend):
-			refuse(key, fmt.Sprintf("%q", backend), "no address to connect to", "write host:port, such as 192.0.2.1:6443 or [2001:db8::1]:6443")
+	servers, err := completeServers(c.Backends)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	c.Backends = servers
+	if _, err := algorithm(c.Algorithm); err != nil {
+		faults = append(faults, err)
+	} else if c.unweighted() {
+		for i, s := range servers {
+			if *s.Weight > 1 {
+				refuse(fmt.Sprintf("backends[%d].weight", i), *s.Weight, c.Algorithm+" knows no weights", "choose another algorithm or remove it")
+			}
 		}
-		seen[backend] = true
+	}
+	if c.SlowStart != 0 && (c.SlowStart < time.Second || c.SlowStart > 24*time.Hour) {
+		refuse("slow_start", c.SlowStart, "out of range", "give 1s to 24h, or 0s for none")
 	}
 
 	if c.ConnectTimeout == 0 {
@@ -147,7 +159,6 @@ func (c Config) complete() (Config, error) {
 	if c.Grace < 0 {
 		refuse("grace", c.Grace, "it is negative", "give 0s or more")
 	}
-	c.Backends = slices.Clone(c.Backends) // ours from here on
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -155,6 +166,9 @@ func (c Config) complete() (Config, error) {
 	c.Check = check
 	return c, errors.Join(errors.Join(faults...), err)
 }
+
+// unweighted tells that the algorithm takes all weights above 0 for alike.
+func (c Config) unweighted() bool { return c.Algorithm == "roundrobin" || c.Algorithm == "first" }
 
 // addresses lists where c listens.
 func (c Config) addresses() [3]struct{ key, address string } {
@@ -213,14 +227,14 @@ func (c Check) health() health.Config {
 	return health.Config{Interval: c.Interval, Timeout: c.Timeout, Rise: c.Rise, Fall: c.Fall}
 }
 
-// target returns what to probe of a backend. c is complete.
-func (c Check) target(backend string) (health.Target, error) {
-	t := health.Target{Key: backend, Config: c.health()}
+// target returns what to probe of a server. c is complete.
+func (c Check) target(s Server) (health.Target, error) {
+	t := health.Target{Key: s.Name, Config: c.health()}
 	var err error
 	if c.Kind == "tcp" {
-		t.Prober, err = health.NewTCP(health.TCPConfig{Address: backend})
+		t.Prober, err = health.NewTCP(health.TCPConfig{Address: s.Address})
 	} else {
-		t.Prober, err = health.NewHTTP(health.HTTPConfig{URL: c.Kind + "://" + backend + c.Path, SkipVerify: true})
+		t.Prober, err = health.NewHTTP(health.HTTPConfig{URL: c.Kind + "://" + s.Address + c.Path, SkipVerify: true})
 	}
 	return t, err
 }

@@ -20,8 +20,12 @@ type Status struct {
 
 // BackendStatus is what is known about a backend, and its connections.
 type BackendStatus struct {
-	Backend    string    `json:"backend"`
-	State      string    `json:"state"` // unknown, online, offline or error
+	Backend    string    `json:"backend"` // its name
+	Address    string    `json:"address"`
+	Weight     int       `json:"weight"`
+	Tier       int       `json:"tier"`
+	MaxConn    int       `json:"maxconn,omitzero"` // none without
+	State      string    `json:"state"`            // unknown, online, offline or error
 	Since      time.Time `json:"since,omitzero"`
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	Reason     string    `json:"reason"`
@@ -43,11 +47,12 @@ func (b *B) Status() Status {
 
 	verdicts := b.monitor.Snapshot()
 	status.Backends = make([]BackendStatus, 0, len(backends))
-	for _, backend := range backends {
-		v := verdicts[backend]
-		counts, _ := b.backends.Counts(backend)
+	for _, s := range backends {
+		v := verdicts[s.Name]
+		counts, _ := b.backends.Counts(s.Name)
 		status.Backends = append(status.Backends, BackendStatus{
-			Backend: backend, State: v.State.String(), Since: v.Since, ValidUntil: v.ValidUntil, Reason: v.Reason.String(),
+			Backend: s.Name, Address: s.Address, Weight: *s.Weight, Tier: s.Tier, MaxConn: s.MaxConn,
+			State: v.State.String(), Since: v.Since, ValidUntil: v.ValidUntil, Reason: v.Reason.String(),
 			Open: counts.Open, Ended: counts.Finished, Failed: counts.Failed,
 		})
 		if v.State == health.Online {

@@ -16,7 +16,7 @@ func reloadable() Config {
 	b.Tracks = map[string]int{"two": 0}
 	return Config{
 		Name:      "n",
-		Balancer:  &balancer.Config{Listen: ":9445", MaxConn: 1, Backends: []string{"192.0.2.11:6443"}},
+		Balancer:  &balancer.Config{Listen: ":9445", MaxConn: 1, Backends: balancer.Servers("192.0.2.11:6443")},
 		Checks:    []Check{{Name: "one", Probe: Probe{TCP: "localhost:1"}}, {Name: "two", Probe: Probe{TCP: "localhost:2"}}},
 		Instances: []Instance{a, b},
 	}
@@ -95,7 +95,7 @@ func TestReloadFault(t *testing.T) {
 	}{
 		"instance": {func(c *Config) { c.Instances[1].VRID = 0 }, "instances.B.vrid: VRID 0: must be 1 to 255"},
 		"check":    {func(c *Config) { c.Checks[1].Fall = -1 }, "checks.two.fall -1: out of range: give 1 to 1000"},
-		"backend": {func(c *Config) { c.Balancer.Backends = []string{"x"} },
+		"backend": {func(c *Config) { c.Balancer.Backends = balancer.Servers("x") },
 			`balancer.backends[0] "x": no address to connect to: write host:port, such as 192.0.2.1:6443 or [2001:db8::1]:6443`},
 		"a check of a redirect that is new": {func(c *Config) {
 			c.Redirect = &Redirect{VIPs: []netip.Addr{netip.MustParseAddr("192.0.2.9")}, From: 6443, To: 9445}
@@ -109,7 +109,7 @@ func TestReloadFault(t *testing.T) {
 			fresh := reloadable()
 			fresh.Checks = append(fresh.Checks, Check{Name: "three", Probe: Probe{TCP: "localhost:3"}})
 			fresh.Instances[0].Tracks = map[string]int{"three": 9}
-			fresh.Balancer.Backends = append(fresh.Balancer.Backends, "192.0.2.12:6443")
+			fresh.Balancer.Backends = append(fresh.Balancer.Backends, balancer.Server{Address: "192.0.2.12:6443"})
 			c.edit(&fresh)
 			restart, err := n.Reload(fresh)
 			require.EqualError(t, err, c.want)

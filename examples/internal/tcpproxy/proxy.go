@@ -21,6 +21,7 @@ package tcpproxy
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -211,7 +212,7 @@ func (p *Proxy) serve(ctx context.Context, client *net.TCPConn) {
 // connect walks the backends until one accepts.
 func (p *Proxy) connect(ctx context.Context, client net.Addr) (*net.TCPConn, lb.Lease[string], error) {
 	last := lb.ErrEmpty
-	for lease := range p.config.Backends.Walk(0) {
+	for lease := range p.config.Backends.Walk(keyOf(client)) {
 		if last != lb.ErrEmpty {
 			p.retried.Add(1)
 		}
@@ -227,6 +228,17 @@ func (p *Proxy) connect(ctx context.Context, client net.Addr) (*net.TCPConn, lb.
 		p.config.Log.Debug("backend failed, trying the next", "backend", lease.Key(), "client", client, "err", err)
 	}
 	return nil, lb.Lease[string]{}, last
+}
+
+// keyOf maps a client's address, without the port, to the key of its connections. It
+// is the same in every process, so that a fleet agrees where a client belongs.
+func keyOf(client net.Addr) uint64 {
+	tcp, ok := client.(*net.TCPAddr)
+	if !ok {
+		return 0
+	}
+	address := tcp.AddrPort().Addr().Unmap().As16()
+	return binary.BigEndian.Uint64(address[:8])*0x9e3779b97f4a7c15 ^ binary.BigEndian.Uint64(address[8:]) // lb mixes it
 }
 
 func (p *Proxy) dial(ctx context.Context, address string) (*net.TCPConn, error) {

@@ -1,0 +1,80 @@
+package balancer
+
+import (
+	"errors"
+
+	"github.com/lastbeat/lastbeat/health"
+)
+
+// Update changes backends, checks and OnEvent. Connections go on, also those to
+// servers that are no longer listed; servers that stay keep their state, unless they
+// have another address now. It returns the keys that differ and need a restart,
+// which it leaves alone. On error, all faults joined, nothing changes.
+func (b *B) Update(config Config) (restart []string, err error) {
+	config, err = config.complete()
+	if err != nil {
+		return nil, err
+	}
+	targets := map[string]health.Target{} // by name
+	for _, s := range config.Backends {
+		if targets[s.Name], err = config.Check.target(s); err != nil {
+			return nil, err
+		}
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.config
+	restart = needRestart(old, config)
+
+	var faults []error
+	stay := map[string]bool{}
+	now := serversByName(config.Backends)
+	for _, s := range old.Backends {
+		if stay[s.Name] = now[s.Name].Address == s.Address; !stay[s.Name] {
+			b.monitor.Remove(s.Name)
+		}
+	}
+	for _, s := range config.Backends {
+		switch {
+		case !stay[s.Name]:
+			faults = append(faults, b.monitor.Add(targets[s.Name]))
+		case config.Check != old.Check:
+			faults = append(faults, b.monitor.Update(targets[s.Name]))
+		}
+	}
+	b.config.Backends, b.config.Check, b.config.OnEvent = config.Backends, config.Check, config.OnEvent
+	return restart, errors.Join(append(faults, b.publish())...)
+}
+
+func serversByName(list []Server) map[string]Server {
+	all := make(map[string]Server, len(list))
+	for _, s := range list {
+		all[s.Name] = s
+	}
+	return all
+}
+
+// needRestart returns the keys that differ and that a running balancer can't change.
+func needRestart(old, config Config) (keys []string) {
+	for i, l := range config.addresses() {
+		if l != old.addresses()[i] {
+			keys = append(keys, l.key)
+		}
+	}
+	for _, k := range []struct {
+		key     string
+		differs bool
+	}{
+		{"maxconn", config.MaxConn != old.MaxConn},
+		{"algorithm", config.Algorithm != old.Algorithm},
+		{"slow_start", config.SlowStart != old.SlowStart},
+		{"connect_timeout", config.ConnectTimeout != old.ConnectTimeout},
+		{"grace", config.Grace != old.Grace},
+	} {
+		if k.differs {
+			keys = append(keys, k.key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,64 @@
+package balancer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastbeat/lastbeat/examples/internal/yamlx"
+)
+
+func TestServersFromYAML(t *testing.T) {
+	for name, c := range map[string]struct {
+		yaml string
+		want []Server
+		err  string
+	}{
+		"addresses": {yaml: "[a:1, b:2]", want: Servers("a:1", "b:2")},
+		"both forms": {yaml: "[a:1, {name: b, address: b:2, weight: 0, tier: 1, maxconn: 9}]",
+			want: []Server{{Address: "a:1"}, {Name: "b", Address: "b:2", Weight: new(0), Tier: 1, MaxConn: 9}}},
+		"unknown key": {yaml: "[{address: a:1, wieght: 2}]",
+			err: "line 1: backends[0].wieght: no such key: correct its spelling or remove it"},
+		"weight": {yaml: "[{address: a:1, weight: heavy}]",
+			err: "line 1: backends[0].weight heavy: give a whole number within its range"},
+		"list": {yaml: "[[a:1]]", err: "line 1: backends is of another kind: give keys and values below it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var config Config
+			err := yamlx.Decode([]byte("backends: "+c.yaml+"\n"), &config)
+			if c.err != "" {
+				require.EqualError(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.want, config.Backends)
+		})
+	}
+}
+
+func TestServerFaults(t *testing.T) {
+	for want, c := range map[string]Config{
+		`backends[0].name "a b": no name: use up to 64 letters, digits and any of . _ - : [ ]`: {Backends: []Server{{Name: "a b", Address: "a:1"}}},
+		"backends[1].name x: another server has it: give each its own":                         {Backends: []Server{{Name: "x", Address: "a:1"}, {Name: "x", Address: "b:1"}}},
+		"backends[0].weight 257: out of range: give 0 to 256":                                  {Backends: []Server{{Address: "a:1", Weight: new(257)}}},
+		"backends[0].tier 256: out of range: give 0 to 255":                                    {Backends: []Server{{Address: "a:1", Tier: 256}}},
+		"backends[0].maxconn -1: out of range: give 0 to 1000000":                              {Backends: []Server{{Address: "a:1", MaxConn: -1}}},
+		"backends[0].weight 2: roundrobin knows no weights: choose another algorithm or remove it": {
+			Algorithm: "roundrobin", Backends: []Server{{Address: "a:1", Weight: new(2)}}},
+		"algorithm rr: no such algorithm: choose one of first, leastconn, maglev, p2c, random, roundrobin, source, weightedroundrobin": {Algorithm: "rr"},
+		"slow_start 1ms: out of range: give 1s to 24h, or 0s for none":                                                                 {SlowStart: 1_000_000},
+	} {
+		c.Listen = ":0"
+		_, err := newLimited(c, 20_000)
+		require.EqualError(t, err, "balancer: "+want)
+	}
+}
+
+// The caller's config is left as it was.
+func TestConfigIsCopied(t *testing.T) {
+	c := Config{Listen: ":0", Backends: []Server{{Address: "a:1"}}}
+	b, err := newLimited(c, 20_000)
+	require.NoError(t, err)
+	require.Equal(t, []Server{{Address: "a:1"}}, c.Backends)
+	require.Equal(t, "a:1", b.Status().Backends[0].Backend)
+}
