@@ -13,7 +13,6 @@ package balancer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,6 +46,7 @@ type B struct {
 	mu        sync.Mutex
 	config    Config                  // complete
 	listeners map[string]net.Listener // by key; nil until Listen
+	wishes    map[string]wish         // by name; missing: nothing is wanted
 	judged    bool                    // there was a verdict about each server
 	rebuilds  uint64
 }
@@ -61,7 +61,7 @@ func newLimited(config Config, limit uint64) (*B, error) {
 	if err := errors.Join(err, limitErr); err != nil {
 		return nil, err
 	}
-	b := &B{maxConn: n, note: note, config: config, changes: newChanges(), published: make(chan struct{}, 1)}
+	b := &B{maxConn: n, note: note, config: config, changes: newChanges(), published: make(chan struct{}, 1), wishes: map[string]wish{}}
 	b.monitor, err = health.NewMonitor(health.MonitorConfig{
 		Workers:  32,   // half of the smallest descriptor reserve
 		NoSpread: true, // clients wait for the first verdicts
@@ -166,10 +166,13 @@ func (b *B) Run(ctx context.Context) error {
 	group.Go(func() error { return b.monitor.Run(rest) })
 	group.Go(func() error { return b.drive(rest) })
 	if l := listeners["ready"]; l != nil {
-		group.Go(func() error { return serveHTTP(rest, "ready", l, b.answerReady) })
+		group.Go(func() error { return serveHTTP(rest, "ready", l, http.HandlerFunc(b.answerReady)) })
 	}
 	if l := listeners["monitor"]; l != nil {
-		group.Go(func() error { return serveHTTP(rest, "monitor", l, b.answerMonitor) })
+		group.Go(func() error { return serveHTTP(rest, "monitor", l, http.HandlerFunc(b.answerMonitor)) })
+	}
+	if l := listeners["control"]; l != nil {
+		group.Go(func() error { return serveHTTP(rest, "control", l, b.control()) })
 	}
 	group.Go(func() error {
 		defer end()
@@ -181,7 +184,7 @@ func (b *B) Run(ctx context.Context) error {
 }
 
 // serveHTTP answers requests until ctx ends.
-func serveHTTP(ctx context.Context, key string, l net.Listener, answer http.HandlerFunc) error {
+func serveHTTP(ctx context.Context, key string, l net.Listener, answer http.Handler) error {
 	const patience = time.Second
 	server := &http.Server{Handler: answer, ReadTimeout: patience, WriteTimeout: patience,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
@@ -216,22 +219,26 @@ func (b *B) answerReady(w http.ResponseWriter, _ *http.Request) {
 
 func (b *B) answerMonitor(w http.ResponseWriter, _ *http.Request) {
 	status := b.Status()
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", "application/json") // before the code
 	if status.Live == 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	json.NewEncoder(w).Encode(status) // fails only when nobody listens any more
+	answerJSON(w, status)
 }
 
 // Ready tells whether this process takes connections: the port is open and Run's
 // context has not ended. It stays true while all MaxConn places are taken.
 func (b *B) Ready() bool { return b.serving.Load() }
 
-// Live returns how many backends are known to be alive now.
+// Live returns how many backends are known to be alive now and may get new
+// connections.
 func (b *B) Live() int {
+	verdicts := b.monitor.Snapshot()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	live := 0
-	for _, status := range b.monitor.Snapshot() {
-		if status.State == health.Online {
+	for _, s := range b.config.Backends {
+		if b.wishes[s.Name].usable(s, verdicts[s.Name].State) {
 			live++
 		}
 	}

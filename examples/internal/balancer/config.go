@@ -24,6 +24,11 @@ type Config struct {
 	// a backend is alive, otherwise 503. The body is the [Status] as JSON.
 	// Default: none.
 	Monitor string `yaml:"monitor"`
+	// Control is the address of an HTTP port by which people drain servers and set
+	// weights, without a password. It must be a loopback address unless
+	// ControlAnywhere says otherwise. Default: none.
+	Control         string `yaml:"control"`
+	ControlAnywhere bool   `yaml:"control_anywhere"`
 	// MaxConn is how many connections are served at once. More wait in the
 	// kernel's queue. Default Auto.
 	MaxConn MaxConn `yaml:"maxconn"`
@@ -128,6 +133,8 @@ func (c Config) complete() (Config, error) {
 			refuse(l.key, l.address, "no address to listen on", "write :port or host:port, such as :9445 or [::1]:9445")
 		case taken[l.address] != "" && port != "0":
 			refuse(l.key, l.address, "address is that of "+taken[l.address], "choose another port")
+		case l.key == "control" && !c.ControlAnywhere && !loopback(l.address):
+			refuse(l.key, l.address, "open to others, without a password", "write 127.0.0.1:port, or set control_anywhere")
 		}
 		taken[l.address] = l.key
 	}
@@ -171,8 +178,8 @@ func (c Config) complete() (Config, error) {
 func (c Config) unweighted() bool { return c.Algorithm == "roundrobin" || c.Algorithm == "first" }
 
 // addresses lists where c listens.
-func (c Config) addresses() [3]struct{ key, address string } {
-	return [3]struct{ key, address string }{{"listen", c.Listen}, {"ready", c.Ready}, {"monitor", c.Monitor}}
+func (c Config) addresses() [4]struct{ key, address string } {
+	return [4]struct{ key, address string }{{"listen", c.Listen}, {"ready", c.Ready}, {"monitor", c.Monitor}, {"control", c.Control}}
 }
 
 func dialable(address string) bool {

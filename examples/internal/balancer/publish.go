@@ -118,7 +118,7 @@ func (b *B) publish() error {
 	for _, s := range b.config.Backends {
 		v := verdicts[s.Name]
 		known = known && (v.State != health.Unknown || v.Reason.Code == health.Expired)
-		list = append(list, present(s, v.State))
+		list = append(list, b.wishes[s.Name].present(s, v.State))
 	}
 	// Slow starts are for servers that come to a running balancer. Those that it
 	// starts with begin whole, although their verdicts come one after the other: so
@@ -131,18 +131,4 @@ func (b *B) publish() error {
 	b.rebuilds++
 	signal(b.published)
 	return err
-}
-
-// present is a server as lb is to see it.
-func present(s Server, state health.State) lb.Backend[string] {
-	entry := s.backend()
-	switch state {
-	case health.Online:
-		entry.State = lb.Up
-	case health.Offline:
-		entry.State, entry.Weight = lb.Down, 0 // not even in panic
-	default:
-		entry.State = lb.Down
-	}
-	return entry
 }

@@ -8,7 +8,7 @@ import (
 
 // Update changes backends, checks and OnEvent. Connections go on, also those to
 // servers that are no longer listed; servers that stay keep their state, unless they
-// have another address now. It returns the keys that differ and need a restart,
+// have another address now, and what was wished of them. It returns the keys that differ and need a restart,
 // which it leaves alone. On error, all faults joined, nothing changes.
 func (b *B) Update(config Config) (restart []string, err error) {
 	config, err = config.complete()
@@ -31,6 +31,9 @@ func (b *B) Update(config Config) (restart []string, err error) {
 	stay := map[string]bool{}
 	now := serversByName(config.Backends)
 	for _, s := range old.Backends {
+		if _, listed := now[s.Name]; !listed {
+			delete(b.wishes, s.Name)
+		}
 		if stay[s.Name] = now[s.Name].Address == s.Address; !stay[s.Name] {
 			b.monitor.Remove(s.Name)
 		}
@@ -58,7 +61,7 @@ func serversByName(list []Server) map[string]Server {
 // needRestart returns the keys that differ and that a running balancer can't change.
 func needRestart(old, config Config) (keys []string) {
 	for i, l := range config.addresses() {
-		if l != old.addresses()[i] {
+		if l.address != old.addresses()[i].address {
 			keys = append(keys, l.key)
 		}
 	}

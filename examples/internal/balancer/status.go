@@ -1,10 +1,10 @@
 package balancer
 
 import (
+	"maps"
 	"time"
 
 	"github.com/lastbeat/lastbeat/examples/internal/tcpproxy"
-	"github.com/lastbeat/lastbeat/health"
 )
 
 // Status is what a balancer knows now.
@@ -25,7 +25,10 @@ type BackendStatus struct {
 	Weight     int       `json:"weight"`
 	Tier       int       `json:"tier"`
 	MaxConn    int       `json:"maxconn,omitzero"` // none without
-	State      string    `json:"state"`            // unknown, online, offline or error
+	Admin      string    `json:"admin"`            // ready, drain or maint: what a person wants
+	AdminSince time.Time `json:"admin_since,omitzero"`
+	Usable     bool      `json:"usable"` // alive, and wanted: gets new connections
+	State      string    `json:"state"`  // unknown, online, offline or error
 	Since      time.Time `json:"since,omitzero"`
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	Reason     string    `json:"reason"`
@@ -39,6 +42,7 @@ type BackendStatus struct {
 func (b *B) Status() Status {
 	b.mu.Lock()
 	backends := b.config.Backends // replaced, never changed
+	wishes := maps.Clone(b.wishes)
 	status := Status{Addresses: map[string]string{}, Ready: b.Ready(), MaxConn: b.maxConn, Conns: b.proxy.Stats()}
 	for key, l := range b.listeners {
 		status.Addresses[key] = l.Addr().String()
@@ -48,14 +52,15 @@ func (b *B) Status() Status {
 	verdicts := b.monitor.Snapshot()
 	status.Backends = make([]BackendStatus, 0, len(backends))
 	for _, s := range backends {
-		v := verdicts[s.Name]
+		v, w := verdicts[s.Name], wishes[s.Name]
 		counts, _ := b.backends.Counts(s.Name)
 		status.Backends = append(status.Backends, BackendStatus{
-			Backend: s.Name, Address: s.Address, Weight: *s.Weight, Tier: s.Tier, MaxConn: s.MaxConn,
+			Backend: s.Name, Address: s.Address, Weight: w.weightOf(s), Tier: s.Tier, MaxConn: s.MaxConn,
+			Admin: w.state.String(), AdminSince: w.since, Usable: w.usable(s, v.State),
 			State: v.State.String(), Since: v.Since, ValidUntil: v.ValidUntil, Reason: v.Reason.String(),
 			Open: counts.Open, Ended: counts.Finished, Failed: counts.Failed,
 		})
-		if v.State == health.Online {
+		if w.usable(s, v.State) {
 			status.Live++
 		}
 	}
