@@ -81,6 +81,7 @@ func newLimited(config Config, limit uint64) (*B, error) {
 	b.proxy, err = tcpproxy.New(tcpproxy.Config{
 		Backends: b.backends, MaxConns: n,
 		ConnectTimeout: config.ConnectTimeout, Grace: config.Grace, Log: config.Log,
+		QueueSize: *config.Queue, QueueTimeout: config.QueueTimeout,
 	})
 	if err != nil {
 		return nil, err

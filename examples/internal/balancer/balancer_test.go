@@ -386,9 +386,11 @@ func TestUpdate(t *testing.T) {
 	t.Run("what needs a restart is named", func(t *testing.T) {
 		other := next
 		other.Listen, other.Monitor, other.MaxConn, other.ConnectTimeout, other.Grace = ":1", "", 7, time.Minute, 0
+		other.Algorithm, other.SlowStart, other.Control = "first", time.Minute, "127.0.0.1:1"
+		other.Queue, other.QueueTimeout = new(7), time.Minute
 		restart, err := r.Update(other)
 		require.NoError(t, err)
-		require.Equal(t, []string{"listen", "monitor", "maxconn", "connect_timeout", "grace"}, restart)
+		require.Equal(t, []string{"listen", "monitor", "control", "maxconn", "algorithm", "slow_start", "connect_timeout", "queue", "queue_timeout", "grace"}, restart)
 	})
 }
 

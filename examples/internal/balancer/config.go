@@ -47,6 +47,11 @@ type Config struct {
 	// ConnectTimeout is how long one backend may take to accept a connection
 	// before the next is tried. Default 1 s.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	// Queue is how many connections may wait while every server has as many as its
+	// MaxConn allows; more are reset. Default 1024, range 0 to 1,000,000.
+	Queue *int `yaml:"queue"`
+	// QueueTimeout is how long one may wait before it is reset. Default 5 s.
+	QueueTimeout time.Duration `yaml:"queue_timeout"`
 	// Grace is how long connections may go on after the end of Run's context.
 	// Default 0: they are broken off.
 	Grace time.Duration `yaml:"grace"`
@@ -162,6 +167,20 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.ConnectTimeout < 0 {
 		refuse("connect_timeout", c.ConnectTimeout, "it is negative", "give a time such as 1s")
+	}
+	queue := 1024
+	if c.Queue != nil {
+		queue = *c.Queue
+	}
+	c.Queue = &queue // ours from here on
+	if queue < 0 || queue > 1_000_000 {
+		refuse("queue", queue, "out of range", "give 0 to 1000000")
+	}
+	if c.QueueTimeout == 0 {
+		c.QueueTimeout = 5 * time.Second
+	}
+	if c.QueueTimeout < 0 {
+		refuse("queue_timeout", c.QueueTimeout, "it is negative", "give a time such as 5s")
 	}
 	if c.Grace < 0 {
 		refuse("grace", c.Grace, "it is negative", "give 0s or more")

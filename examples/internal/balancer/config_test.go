@@ -22,6 +22,8 @@ func TestConfigFaults(t *testing.T) {
 		"twice":           {Config{Listen: ":0", Backends: Servers("a:1", "a:1")}, "backends[1] a:1: it is listed twice: remove one of the two"},
 		"connect timeout": {Config{Listen: ":0", ConnectTimeout: -1}, "connect_timeout -1ns: it is negative: give a time such as 1s"},
 		"grace":           {Config{Listen: ":0", Grace: -1}, "grace -1ns: it is negative: give 0s or more"},
+		"queue":           {Config{Listen: ":0", Queue: new(-1)}, "queue -1: out of range: give 0 to 1000000"},
+		"queue timeout":   {Config{Listen: ":0", QueueTimeout: -1}, "queue_timeout -1ns: it is negative: give a time such as 5s"},
 		"kind":            {Config{Listen: ":0", Check: Check{Kind: "ping"}}, "check.kind ping: no such kind: choose https, http or tcp"},
 		"path":            {Config{Listen: ":0", Check: Check{Path: "readyz"}}, `check.path "readyz": no path: write one that begins with a slash, such as /readyz`},
 		"interval":        {Config{Listen: ":0", Check: Check{Interval: -time.Second}}, "check.interval -1s: out of range: give 1ms to 24h0m0s"},

@@ -79,6 +79,7 @@ func (b *B) drive(ctx context.Context) error {
 		case <-b.published: // by somebody else
 		case <-step.C:
 			b.backends.Advance(time.Now())
+			b.proxy.Wake() // limits rise, too
 		}
 		next := time.Hour
 		if deadline := b.backends.Deadline(); !deadline.IsZero() {
@@ -129,6 +130,7 @@ func (b *B) publish() error {
 	b.judged = b.judged || known
 	err := b.backends.Set(list...)
 	b.rebuilds++
+	b.proxy.Wake()
 	signal(b.published)
 	return err
 }

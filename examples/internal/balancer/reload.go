@@ -73,6 +73,8 @@ func needRestart(old, config Config) (keys []string) {
 		{"algorithm", config.Algorithm != old.Algorithm},
 		{"slow_start", config.SlowStart != old.SlowStart},
 		{"connect_timeout", config.ConnectTimeout != old.ConnectTimeout},
+		{"queue", *config.Queue != *old.Queue},
+		{"queue_timeout", config.QueueTimeout != old.QueueTimeout},
 		{"grace", config.Grace != old.Grace},
 	} {
 		if k.differs {

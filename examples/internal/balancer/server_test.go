@@ -1,7 +1,9 @@
 package balancer
 
 import (
+	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,4 +63,33 @@ func TestConfigIsCopied(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Server{{Address: "a:1"}}, c.Backends)
 	require.Equal(t, "a:1", b.Status().Backends[0].Backend)
+}
+
+// A server that is full makes clients wait, also one that gets its limit by a reload.
+func TestServerLimitAndQueue(t *testing.T) {
+	a := serve(t, "a")
+	config := Config{Backends: []Server{{Address: a.address, MaxConn: 1}}, Check: once, Grace: time.Hour}
+	r := start(t, config)
+	r.await(t, a.address, true)
+	first := r.connect(t)
+	one := make([]byte, 1)
+	_, err := io.ReadFull(first, one)
+	require.NoError(t, err)
+	second := r.connect(t)
+	require.Eventually(t, func() bool { return r.Status().Conns.Queued == 1 }, patience, time.Millisecond)
+
+	config.Listen, config.Ready, config.Monitor = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	config.Backends = []Server{{Address: a.address, MaxConn: 2}}
+	_, err = r.Update(config)
+	require.NoError(t, err)
+	_, err = io.ReadFull(second, one)
+	require.NoError(t, err)
+	third := r.connect(t)
+	require.Eventually(t, func() bool { return r.Status().Conns.Queued == 1 }, patience, time.Millisecond)
+	first.Close()
+	_, err = io.ReadFull(third, one)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, r.Status().Conns.Waited)
+	second.Close()
+	third.Close()
 }

@@ -6,6 +6,9 @@
 // client some time but not its connection: the next one is tried, until all were.
 // Which backends are up is decided elsewhere, by whoever sets the balancer.
 //
+// While every backend has as many connections as it may, new ones wait in a queue of
+// limited length, for a limited time.
+//
 // Bytes are copied by io.Copy between two TCP connections, which on Linux moves
 // them by splice without taking them through user space. A connection so holds up
 // to [Descriptors] file descriptors, also while idle.
@@ -16,12 +19,12 @@
 // one.
 //
 // Not implemented: idle timeouts (dead peers are found by TCP keep-alive, after
-// about two and a half minutes), PROXY protocol, queueing for a busy backend.
+// about two and a half minutes), PROXY protocol. Whether a client that waits for a
+// backend has left meanwhile is not looked at.
 package tcpproxy
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -49,6 +52,11 @@ type Config struct {
 	MaxConns int
 	// ConnectTimeout is how long one backend may take to accept. Default 1 s.
 	ConnectTimeout time.Duration
+	// QueueSize is how many connections may wait, of those that found every
+	// backend full. Default 0: they are reset at once.
+	QueueSize int
+	// QueueTimeout is how long one of them may wait before it is reset. Default 5 s.
+	QueueTimeout time.Duration
 	// Grace is how long connections may go on after the end of Run's context
 	// before they are broken off. Default 0.
 	Grace time.Duration
@@ -61,21 +69,27 @@ type Config struct {
 
 // Stats are numbers about a [Proxy] since it was made.
 type Stats struct {
-	Open      int64  `json:"open"`       // connections at present, those that look for a backend included
-	Accepted  uint64 `json:"accepted"`   // connections taken from clients
-	Served    uint64 `json:"served"`     // connections that got a backend
-	Retried   uint64 `json:"retried"`    // attempts after a failed one for the same connection
-	Unserved  uint64 `json:"unserved"`   // connections for which no backend was found
-	BrokenOff uint64 `json:"broken_off"` // served connections that did not end in order on both sides
+	Open         int64  `json:"open"`          // connections at present, those that look for a backend included
+	Queued       int64  `json:"queued"`        // those of them that wait for a backend with room
+	Accepted     uint64 `json:"accepted"`      // connections taken from clients
+	Served       uint64 `json:"served"`        // connections that got a backend
+	Retried      uint64 `json:"retried"`       // attempts after a failed one for the same connection
+	Unserved     uint64 `json:"unserved"`      // connections for which no backend was found
+	Waited       uint64 `json:"waited"`        // connections that ever waited for a backend with room
+	QueueFull    uint64 `json:"queue_full"`    // those of Unserved that found no place to wait
+	QueueTimeout uint64 `json:"queue_timeout"` // those of Unserved that waited in vain
+	BrokenOff    uint64 `json:"broken_off"`    // served connections that did not end in order on both sides
 }
 
 // Proxy serves one or more listeners. Make one with [New].
 type Proxy struct {
 	config Config
 	slots  *semaphore.Weighted
+	queue  queue
 
 	open                                           atomic.Int64
 	accepted, served, retried, unserved, brokenOff atomic.Uint64
+	queued, queueFull, queueTimeout                atomic.Uint64
 }
 
 // New returns a proxy, or all faults of its config.
@@ -90,6 +104,12 @@ func New(config Config) (*Proxy, error) {
 	if config.ConnectTimeout < 0 {
 		faults = append(faults, fmt.Errorf("tcpproxy: ConnectTimeout is %v: want more than 0", config.ConnectTimeout))
 	}
+	if config.QueueSize < 0 {
+		faults = append(faults, fmt.Errorf("tcpproxy: QueueSize is %d: want 0 or more", config.QueueSize))
+	}
+	if config.QueueTimeout < 0 {
+		faults = append(faults, fmt.Errorf("tcpproxy: QueueTimeout is %v: want more than 0", config.QueueTimeout))
+	}
 	if config.Grace < 0 {
 		faults = append(faults, fmt.Errorf("tcpproxy: Grace is %v: want 0 or more", config.Grace))
 	}
@@ -99,13 +119,16 @@ func New(config Config) (*Proxy, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = time.Second
 	}
+	if config.QueueTimeout == 0 {
+		config.QueueTimeout = 5 * time.Second
+	}
 	if config.Dial == nil {
 		config.Dial = new(net.Dialer).DialContext
 	}
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Proxy{config: config, slots: semaphore.NewWeighted(int64(config.MaxConns))}, nil
+	return &Proxy{config: config, slots: semaphore.NewWeighted(int64(config.MaxConns)), queue: queue{limit: config.QueueSize}}, nil
 }
 
 // Stats returns the proxy's numbers. They are read one after the other.
@@ -113,6 +136,7 @@ func (p *Proxy) Stats() Stats {
 	return Stats{
 		Open: p.open.Load(), Accepted: p.accepted.Load(), Served: p.served.Load(),
 		Retried: p.retried.Load(), Unserved: p.unserved.Load(), BrokenOff: p.brokenOff.Load(),
+		Queued: int64(p.queue.length()), Waited: p.queued.Load(), QueueFull: p.queueFull.Load(), QueueTimeout: p.queueTimeout.Load(),
 	}
 }
 
@@ -206,54 +230,7 @@ func (p *Proxy) serve(ctx context.Context, client *net.TCPConn) {
 	}
 	// Who broke off, and whose fault it was, can't be told from here: a client
 	// that leaves and a server that crashes look alike. Health checks judge.
-	lease.Done(time.Now(), lb.Result{})
-}
-
-// connect walks the backends until one accepts.
-func (p *Proxy) connect(ctx context.Context, client net.Addr) (*net.TCPConn, lb.Lease[string], error) {
-	last := lb.ErrEmpty
-	for lease := range p.config.Backends.Walk(keyOf(client)) {
-		if last != lb.ErrEmpty {
-			p.retried.Add(1)
-		}
-		conn, err := p.dial(ctx, lease.Value())
-		if err == nil {
-			return conn, lease, nil
-		}
-		last = err
-		lease.Done(time.Now(), lb.Result{Failed: health.Classify(err) == health.Bad})
-		if ctx.Err() != nil {
-			break
-		}
-		p.config.Log.Debug("backend failed, trying the next", "backend", lease.Key(), "client", client, "err", err)
-	}
-	return nil, lb.Lease[string]{}, last
-}
-
-// keyOf maps a client's address, without the port, to the key of its connections. It
-// is the same in every process, so that a fleet agrees where a client belongs.
-func keyOf(client net.Addr) uint64 {
-	tcp, ok := client.(*net.TCPAddr)
-	if !ok {
-		return 0
-	}
-	address := tcp.AddrPort().Addr().Unmap().As16()
-	return binary.BigEndian.Uint64(address[:8])*0x9e3779b97f4a7c15 ^ binary.BigEndian.Uint64(address[8:]) // lb mixes it
-}
-
-func (p *Proxy) dial(ctx context.Context, address string) (*net.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.config.ConnectTimeout)
-	defer cancel()
-	conn, err := p.config.Dial(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	backend, ok := conn.(*net.TCPConn)
-	if !ok {
-		conn.Close()
-		return nil, fmt.Errorf("%T to %s is no TCP connection", conn, address)
-	}
-	return backend, nil
+	p.done(lease, lb.Result{})
 }
 
 // relay copies both ways, and tells whether both ends came in order. It closes both

@@ -363,9 +363,11 @@ func (f *failing) Accept() (net.Conn, error) {
 }
 
 func TestConfigFaults(t *testing.T) {
-	_, err := New(Config{MaxConns: -1, ConnectTimeout: -1, Grace: -1})
+	_, err := New(Config{MaxConns: -1, ConnectTimeout: -1, QueueSize: -1, QueueTimeout: -1, Grace: -1})
 	require.EqualError(t, err, `tcpproxy: Backends is nil: give a balancer
 tcpproxy: MaxConns is -1: want at least 1
 tcpproxy: ConnectTimeout is -1ns: want more than 0
+tcpproxy: QueueSize is -1: want 0 or more
+tcpproxy: QueueTimeout is -1ns: want more than 0
 tcpproxy: Grace is -1ns: want 0 or more`)
 }
