@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lastbeat/lastbeat/examples/internal/tcpproxy"
 	"github.com/lastbeat/lastbeat/health"
 	"github.com/lastbeat/lastbeat/lb"
 )
@@ -116,7 +117,7 @@ func (w wish) usable(s Server, v health.State) bool {
 }
 
 // present is a server as lb is to see it.
-func (w wish) present(s Server, verdict health.State) lb.Backend[string] {
+func (w wish) present(s Server, verdict health.State) lb.Backend[tcpproxy.Server] {
 	entry := s.backend()
 	entry.Weight = w.weightOf(s)
 	switch {

@@ -36,7 +36,7 @@ type B struct {
 	maxConn  int
 	note     string
 	monitor  *health.Monitor
-	backends *lb.Balancer[string]
+	backends *lb.Balancer[tcpproxy.Server]
 	proxy    *tcpproxy.Proxy
 	serving  atomic.Bool
 
@@ -74,7 +74,7 @@ func newLimited(config Config, limit uint64) (*B, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.backends, err = lb.New[string](lb.Config{Algorithm: by, SlowStart: config.SlowStart, Policy: lb.PolicyPanic, Count: true})
+	b.backends, err = lb.New[tcpproxy.Server](lb.Config{Algorithm: by, SlowStart: config.SlowStart, Policy: lb.PolicyPanic, Count: true})
 	if err != nil {
 		return nil, err
 	}

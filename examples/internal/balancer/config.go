@@ -253,18 +253,6 @@ func (c Check) health() health.Config {
 	return health.Config{Interval: c.Interval, Timeout: c.Timeout, Rise: c.Rise, Fall: c.Fall}
 }
 
-// target returns what to probe of a server. c is complete.
-func (c Check) target(s Server) (health.Target, error) {
-	t := health.Target{Key: s.Name, Config: c.health()}
-	var err error
-	if c.Kind == "tcp" {
-		t.Prober, err = health.NewTCP(health.TCPConfig{Address: s.Address})
-	} else {
-		t.Prober, err = health.NewHTTP(health.HTTPConfig{URL: c.Kind + "://" + s.Address + c.Path, SkipVerify: true})
-	}
-	return t, err
-}
-
 // MaxConn is a number of connections, or [Auto].
 type MaxConn int
 

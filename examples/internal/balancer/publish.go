@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lastbeat/lastbeat/examples/internal/tcpproxy"
 	"github.com/lastbeat/lastbeat/health"
 	"github.com/lastbeat/lastbeat/lb"
 )
@@ -114,7 +115,7 @@ func (b *B) apply(events []health.Event) {
 // that it does not matter which event led to it. b.mu is held, but in New.
 func (b *B) publish() error {
 	verdicts := b.monitor.Snapshot()
-	list := make([]lb.Backend[string], 0, len(b.config.Backends))
+	list := make([]lb.Backend[tcpproxy.Server], 0, len(b.config.Backends))
 	known := true
 	for _, s := range b.config.Backends {
 		v := verdicts[s.Name]

@@ -28,7 +28,7 @@ func (b *B) Update(config Config) (restart []string, err error) {
 	restart = needRestart(old, config)
 
 	var faults []error
-	stay := map[string]bool{}
+	stay, reprobe := map[string]bool{}, map[string]bool{}
 	now := serversByName(config.Backends)
 	for _, s := range old.Backends {
 		if _, listed := now[s.Name]; !listed {
@@ -37,12 +37,13 @@ func (b *B) Update(config Config) (restart []string, err error) {
 		if stay[s.Name] = now[s.Name].Address == s.Address; !stay[s.Name] {
 			b.monitor.Remove(s.Name)
 		}
+		reprobe[s.Name] = config.Check != old.Check || now[s.Name].SendProxy != s.SendProxy
 	}
 	for _, s := range config.Backends {
 		switch {
 		case !stay[s.Name]:
 			faults = append(faults, b.monitor.Add(targets[s.Name]))
-		case config.Check != old.Check:
+		case reprobe[s.Name]:
 			faults = append(faults, b.monitor.Update(targets[s.Name]))
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lastbeat/lastbeat/examples/internal/proxyproto"
+	"github.com/lastbeat/lastbeat/examples/internal/tcpproxy"
 	"github.com/lastbeat/lastbeat/lb"
 )
 
@@ -24,6 +26,9 @@ type Server struct {
 	// MaxConn is how many connections the server may have at once. Default 0, no
 	// limit.
 	MaxConn int `yaml:"maxconn"`
+	// SendProxy tells the server by a PROXY header, v1 or v2, who its client is.
+	// Health checks then send one too. Default: none.
+	SendProxy proxyproto.Version `yaml:"send_proxy"`
 }
 
 // Servers returns servers that have an address and nothing else.
@@ -48,8 +53,9 @@ func (s *Server) UnmarshalYAML(decode func(any) error) error {
 }
 
 // backend is what lb is told about the server, but for its state.
-func (s Server) backend() lb.Backend[string] {
-	return lb.Backend[string]{Key: s.Name, Value: s.Address, Weight: *s.Weight, Tier: uint8(s.Tier), MaxConns: s.MaxConn}
+func (s Server) backend() lb.Backend[tcpproxy.Server] {
+	to := tcpproxy.Server{Address: s.Address, Header: s.SendProxy}
+	return lb.Backend[tcpproxy.Server]{Key: s.Name, Value: to, Weight: *s.Weight, Tier: uint8(s.Tier), MaxConns: s.MaxConn}
 }
 
 // completeServers returns a copy with the defaults filled in, or all faults joined.

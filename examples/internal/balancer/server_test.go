@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastbeat/lastbeat/examples/internal/proxyproto"
 	"github.com/lastbeat/lastbeat/examples/internal/yamlx"
 )
 
@@ -23,7 +24,9 @@ func TestServersFromYAML(t *testing.T) {
 			err: "line 1: backends[0].wieght: no such key: correct its spelling or remove it"},
 		"weight": {yaml: "[{address: a:1, weight: heavy}]",
 			err: "line 1: backends[0].weight heavy: give a whole number within its range"},
-		"list": {yaml: "[[a:1]]", err: "line 1: backends is of another kind: give keys and values below it"},
+		"header":         {yaml: "[{address: a:1, send_proxy: v2}]", want: []Server{{Address: "a:1", SendProxy: proxyproto.V2}}},
+		"no such header": {yaml: "[{address: a:1, send_proxy: v3}]", err: "send_proxy v3: no such version: give v1 or v2"},
+		"list":           {yaml: "[[a:1]]", err: "line 1: backends is of another kind: give keys and values below it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var config Config

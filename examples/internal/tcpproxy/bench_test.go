@@ -44,7 +44,7 @@ func paths(b *testing.B, run func(b *testing.B, address string)) {
 	defer all.Wait()
 	defer l.Close()
 
-	balancer, err := lb.New(lb.Config{}, lb.Backend[string]{Key: "a", Value: l.Addr().String(), Weight: 1})
+	balancer, err := lb.New(lb.Config{}, lb.Backend[Server]{Key: "a", Value: Server{Address: l.Addr().String()}, Weight: 1})
 	require.NoError(b, err)
 	p, err := New(Config{Backends: balancer, MaxConns: 1000})
 	require.NoError(b, err)

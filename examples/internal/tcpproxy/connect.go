@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
+	"github.com/lastbeat/lastbeat/examples/internal/proxyproto"
 	"github.com/lastbeat/lastbeat/health"
 	"github.com/lastbeat/lastbeat/lb"
 )
@@ -14,7 +16,7 @@ import (
 // search is the search of one connection for a backend.
 type search struct {
 	*Proxy
-	client net.Addr
+	client *net.TCPConn
 	tried  map[string]bool // keys of the backends that failed; nil if none did
 	last   error           // why the last one did
 	place  *place          // in the queue; nil before
@@ -22,7 +24,7 @@ type search struct {
 
 // connect finds a backend that takes the connection. If all that are left are full,
 // it waits until one has room.
-func (p *Proxy) connect(ctx context.Context, client net.Addr) (*net.TCPConn, lb.Lease[string], error) {
+func (p *Proxy) connect(ctx context.Context, client *net.TCPConn) (*net.TCPConn, lb.Lease[Server], error) {
 	s := &search{Proxy: p, client: client}
 	// Those that wait come first.
 	full := p.queue.length() > 0
@@ -30,7 +32,7 @@ func (p *Proxy) connect(ctx context.Context, client net.Addr) (*net.TCPConn, lb.
 		if full {
 			if s.place = p.queue.join(); s.place == nil {
 				p.queueFull.Add(1)
-				return nil, lb.Lease[string]{}, errQueueFull
+				return nil, lb.Lease[Server]{}, errQueueFull
 			}
 			if waiting == ctx {
 				p.queued.Add(1)
@@ -49,7 +51,7 @@ func (p *Proxy) connect(ctx context.Context, client net.Addr) (*net.TCPConn, lb.
 
 // look walks the backends as soon as it is the connection's turn, and again while all
 // of them are full. It returns ErrAllFull if it has no place in the queue any more.
-func (s *search) look(ctx, waiting context.Context) (*net.TCPConn, lb.Lease[string], error) {
+func (s *search) look(ctx, waiting context.Context) (*net.TCPConn, lb.Lease[Server], error) {
 	if s.place == nil {
 		return s.walk(ctx)
 	}
@@ -59,7 +61,7 @@ func (s *search) look(ctx, waiting context.Context) (*net.TCPConn, lb.Lease[stri
 			if err == errQueueTimeout {
 				s.queueTimeout.Add(1)
 			}
-			return nil, lb.Lease[string]{}, err
+			return nil, lb.Lease[Server]{}, err
 		}
 		conn, lease, err := s.walk(ctx)
 		if err != lb.ErrAllFull || s.place.element == nil {
@@ -70,8 +72,8 @@ func (s *search) look(ctx, waiting context.Context) (*net.TCPConn, lb.Lease[stri
 
 // walk tries each backend that has room and did not fail yet. It returns ErrAllFull if
 // the others are all full.
-func (s *search) walk(ctx context.Context) (*net.TCPConn, lb.Lease[string], error) {
-	for lease := range s.config.Backends.Walk(keyOf(s.client)) {
+func (s *search) walk(ctx context.Context) (*net.TCPConn, lb.Lease[Server], error) {
+	for lease := range s.config.Backends.Walk(keyOf(s.client.RemoteAddr())) {
 		if s.tried[lease.Key()] {
 			lease.Done(time.Now(), lb.Result{})
 			continue
@@ -82,7 +84,7 @@ func (s *search) walk(ctx context.Context) (*net.TCPConn, lb.Lease[string], erro
 		if s.last != nil {
 			s.retried.Add(1)
 		}
-		conn, err := s.dial(ctx, lease.Value())
+		conn, err := s.dial(ctx, lease.Value(), s.client)
 		if err == nil {
 			return conn, lease, nil
 		}
@@ -92,17 +94,17 @@ func (s *search) walk(ctx context.Context) (*net.TCPConn, lb.Lease[string], erro
 		s.tried[lease.Key()], s.last = true, err
 		s.done(lease, lb.Result{Failed: health.Classify(err) == health.Bad})
 		if ctx.Err() != nil {
-			return nil, lb.Lease[string]{}, err
+			return nil, lb.Lease[Server]{}, err
 		}
-		s.config.Log.Debug("backend failed, trying the next", "backend", lease.Key(), "client", s.client, "err", err)
+		s.config.Log.Debug("backend failed, trying the next", "backend", lease.Key(), "client", s.client.RemoteAddr(), "err", err)
 	}
 	switch {
 	case s.crowded():
-		return nil, lb.Lease[string]{}, lb.ErrAllFull
+		return nil, lb.Lease[Server]{}, lb.ErrAllFull
 	case s.last != nil:
-		return nil, lb.Lease[string]{}, s.last
+		return nil, lb.Lease[Server]{}, s.last
 	}
-	return nil, lb.Lease[string]{}, lb.ErrEmpty
+	return nil, lb.Lease[Server]{}, lb.ErrEmpty
 }
 
 // crowded tells whether there is a backend that may get connections and was not
@@ -130,7 +132,7 @@ func (s *search) crowded() bool {
 }
 
 // done ends a lease, which makes room.
-func (p *Proxy) done(lease lb.Lease[string], result lb.Result) {
+func (p *Proxy) done(lease lb.Lease[Server], result lb.Result) {
 	lease.Done(time.Now(), result)
 	p.queue.wake()
 }
@@ -142,25 +144,33 @@ func (p *Proxy) Wake() { p.queue.wake() }
 // keyOf maps a client's address, without the port, to the key of its connections. It
 // is the same in every process, so that a fleet agrees where a client belongs.
 func keyOf(client net.Addr) uint64 {
-	tcp, ok := client.(*net.TCPAddr)
-	if !ok {
-		return 0
-	}
-	address := tcp.AddrPort().Addr().Unmap().As16()
+	address := addrPort(client).Addr().Unmap().As16()
 	return binary.BigEndian.Uint64(address[:8])*0x9e3779b97f4a7c15 ^ binary.BigEndian.Uint64(address[8:]) // lb mixes it
 }
 
-func (p *Proxy) dial(ctx context.Context, address string) (*net.TCPConn, error) {
+// dial connects to a server and tells it who the client is, if it wants to know.
+func (p *Proxy) dial(ctx context.Context, server Server, client *net.TCPConn) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.config.ConnectTimeout)
 	defer cancel()
-	conn, err := p.config.Dial(ctx, "tcp", address)
+	conn, err := p.config.Dial(ctx, "tcp", server.Address)
 	if err != nil {
 		return nil, err
 	}
 	backend, ok := conn.(*net.TCPConn)
 	if !ok {
 		conn.Close()
-		return nil, fmt.Errorf("%T to %s is no TCP connection", conn, address)
+		return nil, fmt.Errorf("%T to %s is no TCP connection", conn, server.Address)
+	}
+	if server.Header == proxyproto.None {
+		return backend, nil
+	}
+	// A hundred bytes into an empty socket: this does not wait.
+	header := server.Header.Append(nil, addrPort(client.RemoteAddr()), addrPort(client.LocalAddr()))
+	if _, err := backend.Write(header); err != nil {
+		backend.Close()
+		return nil, err
 	}
 	return backend, nil
 }
+
+func addrPort(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }

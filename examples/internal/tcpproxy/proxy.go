@@ -9,6 +9,8 @@
 // While every backend has as many connections as it may, new ones wait in a queue of
 // limited length, for a limited time.
 //
+// A server may be told by a PROXY header who its client is.
+//
 // Bytes are copied by io.Copy between two TCP connections, which on Linux moves
 // them by splice without taking them through user space. A connection so holds up
 // to [Descriptors] file descriptors, also while idle.
@@ -19,7 +21,7 @@
 // one.
 //
 // Not implemented: idle timeouts (dead peers are found by TCP keep-alive, after
-// about two and a half minutes), PROXY protocol. Whether a client that waits for a
+// about two and a half minutes). Whether a client that waits for a
 // backend has left meanwhile is not looked at.
 package tcpproxy
 
@@ -27,7 +29,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -45,8 +46,8 @@ const Descriptors = 6
 
 // Config configures a [Proxy].
 type Config struct {
-	// Backends picks who gets a connection; the values are host:port. Required.
-	Backends *lb.Balancer[string]
+	// Backends picks who gets a connection. Required.
+	Backends *lb.Balancer[Server]
 	// MaxConns is how many connections are served at once. More wait in the
 	// kernel's accept queue. Required, at least 1.
 	MaxConns int
@@ -217,7 +218,7 @@ func (p *Proxy) accept(ctx context.Context, listener net.Listener, serve func(*n
 
 // serve finds a backend for client and copies until both are done or ctx ends.
 func (p *Proxy) serve(ctx context.Context, client *net.TCPConn) {
-	backend, lease, err := p.connect(ctx, client.RemoteAddr())
+	backend, lease, err := p.connect(ctx, client)
 	if err != nil {
 		p.unserved.Add(1)
 		p.config.Log.Debug("no backend took the connection", "client", client.RemoteAddr(), "err", err)
@@ -225,7 +226,11 @@ func (p *Proxy) serve(ctx context.Context, client *net.TCPConn) {
 		return
 	}
 	p.served.Add(1)
-	if !relay(ctx, client, backend) {
+	traffic := lease.Value().Traffic
+	if traffic == nil {
+		traffic = new(Traffic)
+	}
+	if !relay(ctx, client, backend, traffic) {
 		p.brokenOff.Add(1)
 	}
 	// Who broke off, and whose fault it was, can't be told from here: a client
@@ -235,7 +240,7 @@ func (p *Proxy) serve(ctx context.Context, client *net.TCPConn) {
 
 // relay copies both ways, and tells whether both ends came in order. It closes both
 // connections. When ctx ends it breaks them off.
-func relay(ctx context.Context, client, backend *net.TCPConn) bool {
+func relay(ctx context.Context, client, backend *net.TCPConn, traffic *Traffic) bool {
 	var broken atomic.Bool
 	breakOff := func() {
 		broken.Store(true)
@@ -244,9 +249,8 @@ func relay(ctx context.Context, client, backend *net.TCPConn) bool {
 	}
 	defer context.AfterFunc(ctx, breakOff)()
 
-	half := func(dst, src *net.TCPConn) {
-		// Both are TCP connections as they are, unwrapped: so io.Copy splices.
-		if _, err := io.Copy(dst, src); err != nil {
+	half := func(dst, src *net.TCPConn, total *atomic.Uint64) {
+		if err := count(dst, src, total); err != nil {
 			breakOff()
 			return
 		}
@@ -255,8 +259,8 @@ func relay(ctx context.Context, client, backend *net.TCPConn) bool {
 		}
 	}
 	var other sync.WaitGroup
-	other.Go(func() { half(backend, client) })
-	half(client, backend)
+	other.Go(func() { half(backend, client, &traffic.In) })
+	half(client, backend, &traffic.Out)
 	other.Wait()
 	client.Close()
 	backend.Close()

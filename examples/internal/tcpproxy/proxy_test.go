@@ -73,15 +73,15 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 
 type bench struct {
 	*Proxy
-	balancer *lb.Balancer[string]
+	balancer *lb.Balancer[Server]
 	address  string
 	stop     func() // ends Run and waits for it
 }
 
 func start(t *testing.T, config Config, addresses ...string) *bench {
-	var backends []lb.Backend[string]
+	var backends []lb.Backend[Server]
 	for i, a := range addresses {
-		backends = append(backends, lb.Backend[string]{Key: fmt.Sprint(i), Value: a, Weight: 1})
+		backends = append(backends, lb.Backend[Server]{Key: fmt.Sprint(i), Value: Server{Address: a}, Weight: 1})
 	}
 	balancer, err := lb.New(lb.Config{Count: true}, backends...)
 	require.NoError(t, err)
@@ -319,7 +319,7 @@ func TestStop(t *testing.T) {
 
 // A listener that fails for good ends Run with an error, and its connections.
 func TestBrokenListener(t *testing.T) {
-	balancer, err := lb.New[string](lb.Config{})
+	balancer, err := lb.New[Server](lb.Config{})
 	require.NoError(t, err)
 	p, err := New(Config{Backends: balancer, MaxConns: 1})
 	require.NoError(t, err)
@@ -330,7 +330,7 @@ func TestBrokenListener(t *testing.T) {
 
 // Running out of descriptors is not the end: accept is tried again.
 func TestAcceptOutOfDescriptors(t *testing.T) {
-	balancer, err := lb.New(lb.Config{}, lb.Backend[string]{Key: "a", Value: server(t, named("a")), Weight: 1})
+	balancer, err := lb.New(lb.Config{}, lb.Backend[Server]{Key: "a", Value: Server{Address: server(t, named("a"))}, Weight: 1})
 	require.NoError(t, err)
 	p, err := New(Config{Backends: balancer, MaxConns: 1})
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 
 // limit gives each backend room for one connection.
 func (b *bench) limit(t *testing.T, most int) {
-	require.NoError(t, b.balancer.Update(func(all []lb.Backend[string]) []lb.Backend[string] {
+	require.NoError(t, b.balancer.Update(func(all []lb.Backend[Server]) []lb.Backend[Server] {
 		for i := range all {
 			all[i].MaxConns = most
 		}
