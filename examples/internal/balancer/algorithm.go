@@ -22,12 +22,8 @@ var algorithms = map[string]lb.Algorithm{
 	"first":              lb.Static{},
 }
 
-// algorithm returns what the name stands for. Without a name it is round robin,
-// which follows weights as soon as there are any.
+// algorithm returns what the name stands for.
 func algorithm(name string) (lb.Algorithm, error) {
-	if name == "" {
-		return lb.WeightedRoundRobin{}, nil
-	}
 	a, ok := algorithms[name]
 	if !ok {
 		names := slices.Sorted(maps.Keys(algorithms))

@@ -44,10 +44,11 @@ type B struct {
 	published chan struct{} // capacity 1
 
 	mu        sync.Mutex
-	config    Config                  // complete
-	listeners map[string]net.Listener // by key; nil until Listen
-	wishes    map[string]wish         // by name; missing: nothing is wanted
-	judged    bool                    // there was a verdict about each server
+	config    Config                       // complete
+	listeners map[string]net.Listener      // by key; nil until Listen
+	wishes    map[string]wish              // by name; missing: nothing is wanted
+	traffic   map[string]*tcpproxy.Traffic // by name, of all that are listed
+	judged    bool                         // there was a verdict about each server
 	rebuilds  uint64
 }
 
@@ -61,7 +62,7 @@ func newLimited(config Config, limit uint64) (*B, error) {
 	if err := errors.Join(err, limitErr); err != nil {
 		return nil, err
 	}
-	b := &B{maxConn: n, note: note, config: config, changes: newChanges(), published: make(chan struct{}, 1), wishes: map[string]wish{}}
+	b := &B{maxConn: n, note: note, config: config, changes: newChanges(), published: make(chan struct{}, 1), wishes: map[string]wish{}, traffic: map[string]*tcpproxy.Traffic{}}
 	b.monitor, err = health.NewMonitor(health.MonitorConfig{
 		Workers:  32,   // half of the smallest descriptor reserve
 		NoSpread: true, // clients wait for the first verdicts
@@ -171,6 +172,9 @@ func (b *B) Run(ctx context.Context) error {
 	}
 	if l := listeners["monitor"]; l != nil {
 		group.Go(func() error { return serveHTTP(rest, "monitor", l, http.HandlerFunc(b.answerMonitor)) })
+	}
+	if l := listeners["stats"]; l != nil {
+		group.Go(func() error { return serveHTTP(rest, "stats", l, b.stats()) })
 	}
 	if l := listeners["control"]; l != nil {
 		group.Go(func() error { return serveHTTP(rest, "control", l, b.control()) })

@@ -153,12 +153,17 @@ func (r *rig) refused(t *testing.T) {
 
 // get returns the status code and body of one of the HTTP ports.
 func (r *rig) get(t *testing.T, key string) (int, string) {
-	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + r.Status().Addresses[key] + "/any/path")
+	response, body := fetch(t, "http://"+r.Status().Addresses[key]+"/any/path")
+	return response.StatusCode, body
+}
+
+func fetch(t *testing.T, url string) (*http.Response, string) {
+	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(url)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return response.StatusCode, string(body)
+	return response, string(body)
 }
 
 func addresses(backends ...*backend) []Server {
@@ -386,11 +391,11 @@ func TestUpdate(t *testing.T) {
 	t.Run("what needs a restart is named", func(t *testing.T) {
 		other := next
 		other.Listen, other.Monitor, other.MaxConn, other.ConnectTimeout, other.Grace = ":1", "", 7, time.Minute, 0
-		other.Algorithm, other.SlowStart, other.Control = "first", time.Minute, "127.0.0.1:1"
+		other.Algorithm, other.SlowStart, other.Control, other.Stats = "first", time.Minute, "127.0.0.1:1", "127.0.0.1:2"
 		other.Queue, other.QueueTimeout = new(7), time.Minute
 		restart, err := r.Update(other)
 		require.NoError(t, err)
-		require.Equal(t, []string{"listen", "monitor", "control", "maxconn", "algorithm", "slow_start", "connect_timeout", "queue", "queue_timeout", "grace"}, restart)
+		require.Equal(t, []string{"listen", "monitor", "stats", "control", "maxconn", "algorithm", "slow_start", "connect_timeout", "queue", "queue_timeout", "grace"}, restart)
 	})
 }
 

@@ -24,6 +24,10 @@ type Config struct {
 	// a backend is alive, otherwise 503. The body is the [Status] as JSON.
 	// Default: none.
 	Monitor string `yaml:"monitor"`
+	// Stats is the address of an HTTP port for those who look: a page for people
+	// at /, the [Status] as JSON at /status, and /metrics for Prometheus.
+	// Default: none.
+	Stats string `yaml:"stats"`
 	// Control is the address of an HTTP port by which people drain servers and set
 	// weights, without a password. It must be a loopback address unless
 	// ControlAnywhere says otherwise. Default: none.
@@ -149,6 +153,9 @@ func (c Config) complete() (Config, error) {
 		faults = append(faults, err)
 	}
 	c.Backends = servers
+	if c.Algorithm == "" {
+		c.Algorithm = "weightedroundrobin"
+	}
 	if _, err := algorithm(c.Algorithm); err != nil {
 		faults = append(faults, err)
 	} else if c.unweighted() {
@@ -197,8 +204,8 @@ func (c Config) complete() (Config, error) {
 func (c Config) unweighted() bool { return c.Algorithm == "roundrobin" || c.Algorithm == "first" }
 
 // addresses lists where c listens.
-func (c Config) addresses() [4]struct{ key, address string } {
-	return [4]struct{ key, address string }{{"listen", c.Listen}, {"ready", c.Ready}, {"monitor", c.Monitor}, {"control", c.Control}}
+func (c Config) addresses() [5]struct{ key, address string } {
+	return [5]struct{ key, address string }{{"listen", c.Listen}, {"ready", c.Ready}, {"monitor", c.Monitor}, {"stats", c.Stats}, {"control", c.Control}}
 }
 
 func dialable(address string) bool {

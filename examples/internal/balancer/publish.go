@@ -120,7 +120,12 @@ func (b *B) publish() error {
 	for _, s := range b.config.Backends {
 		v := verdicts[s.Name]
 		known = known && (v.State != health.Unknown || v.Reason.Code == health.Expired)
-		list = append(list, b.wishes[s.Name].present(s, v.State))
+		entry := b.wishes[s.Name].present(s, v.State)
+		if b.traffic[s.Name] == nil {
+			b.traffic[s.Name] = new(tcpproxy.Traffic)
+		}
+		entry.Value.Traffic = b.traffic[s.Name]
+		list = append(list, entry)
 	}
 	// Slow starts are for servers that come to a running balancer. Those that it
 	// starts with begin whole, although their verdicts come one after the other: so

@@ -33,6 +33,7 @@ func (b *B) Update(config Config) (restart []string, err error) {
 	for _, s := range old.Backends {
 		if _, listed := now[s.Name]; !listed {
 			delete(b.wishes, s.Name)
+			delete(b.traffic, s.Name)
 		}
 		if stay[s.Name] = now[s.Name].Address == s.Address; !stay[s.Name] {
 			b.monitor.Remove(s.Name)

@@ -13,9 +13,15 @@ type Status struct {
 	Addresses map[string]string `json:"addresses"`
 	Ready     bool              `json:"ready"`
 	Live      int               `json:"live"`
-	MaxConn   int               `json:"maxconn"`
-	Conns     tcpproxy.Stats    `json:"conns"`
-	Backends  []BackendStatus   `json:"backends"`
+	// Mode tells on which ground servers get connections: normal, backup, panic
+	// (none is known to be alive) or empty (none may be used).
+	Mode      string          `json:"mode"`
+	Algorithm string          `json:"algorithm"`
+	MaxConn   int             `json:"maxconn"`
+	Queue     int             `json:"queue"`    // connections that may wait
+	Rebuilds  uint64          `json:"rebuilds"` // changes of the set of backends that took effect
+	Conns     tcpproxy.Stats  `json:"conns"`
+	Backends  []BackendStatus `json:"backends"`
 }
 
 // BackendStatus is what is known about a backend, and its connections.
@@ -32,9 +38,11 @@ type BackendStatus struct {
 	Since      time.Time `json:"since,omitzero"`
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	Reason     string    `json:"reason"`
-	Open       uint64    `json:"open"`   // connections at present
-	Ended      uint64    `json:"ended"`  // connections, failed attempts included
-	Failed     uint64    `json:"failed"` // attempts that were refused or timed out
+	Open       uint64    `json:"open"`      // connections at present
+	Ended      uint64    `json:"ended"`     // connections, failed attempts included
+	Failed     uint64    `json:"failed"`    // attempts that were refused or timed out
+	In         uint64    `json:"bytes_in"`  // from clients
+	Out        uint64    `json:"bytes_out"` // to clients
 }
 
 // Status returns what is known now. A verdict that was not renewed reads unknown,
@@ -42,8 +50,9 @@ type BackendStatus struct {
 func (b *B) Status() Status {
 	b.mu.Lock()
 	backends := b.config.Backends // replaced, never changed
-	wishes := maps.Clone(b.wishes)
-	status := Status{Addresses: map[string]string{}, Ready: b.Ready(), MaxConn: b.maxConn, Conns: b.proxy.Stats()}
+	wishes, traffic := maps.Clone(b.wishes), maps.Clone(b.traffic)
+	status := Status{Addresses: map[string]string{}, Ready: b.Ready(), MaxConn: b.maxConn, Conns: b.proxy.Stats(),
+		Mode: b.backends.Mode().String(), Algorithm: b.config.Algorithm, Queue: *b.config.Queue, Rebuilds: b.rebuilds}
 	for key, l := range b.listeners {
 		status.Addresses[key] = l.Addr().String()
 	}
@@ -59,6 +68,7 @@ func (b *B) Status() Status {
 			Admin: w.state.String(), AdminSince: w.since, Usable: w.usable(s, v.State),
 			State: v.State.String(), Since: v.Since, ValidUntil: v.ValidUntil, Reason: v.Reason.String(),
 			Open: counts.Open, Ended: counts.Finished, Failed: counts.Failed,
+			In: traffic[s.Name].In.Load(), Out: traffic[s.Name].Out.Load(),
 		})
 		if w.usable(s, v.State) {
 			status.Live++
