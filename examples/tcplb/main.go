@@ -53,6 +53,7 @@ func run(args []string, stderr io.Writer) int {
 	}
 	status := b.Status()
 	log.Info("serving", "listen", status.Addresses["listen"], "ready", status.Addresses["ready"], "monitor", status.Addresses["monitor"],
+		"stats", status.Addresses["stats"], "control", status.Addresses["control"],
 		"maxconn", status.MaxConn, "backends", len(status.Backends))
 
 	ended := make(chan error, 1)

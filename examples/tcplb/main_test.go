@@ -179,7 +179,7 @@ func TestServeReloadDrain(t *testing.T) {
 	const head = "listen: 127.0.0.1:0\nready: 127.0.0.1:0\nmonitor: 127.0.0.1:0\nmaxconn: 100\ngrace: 1h\ncheck: {kind: tcp}\n"
 	config := file(t, head+"backends: ["+a+"]\n")
 	p := start(t, "-config", config)
-	m := p.line(t, `serving listen=(\S+) ready=(\S+) monitor=(\S+) maxconn=100 backends=1`)
+	m := p.line(t, `serving listen=(\S+) ready=(\S+) monitor=(\S+) .*maxconn=100 backends=1`)
 	listen, ready, monitor := m[1], m[2], m[3]
 	p.line(t, `backend=`+a+` up=true state=online`)
 	for _, port := range []string{ready, monitor} {
