@@ -107,6 +107,8 @@ func configure(args []string, stderr io.Writer) (balancer.Config, string, error)
 	flags.IntVar(&config.Check.Rise, "rise", 1, "good probes in a row that bring a backend up")
 	flags.IntVar(&config.Check.Fall, "fall", 3, "bad probes in a row that take a backend down")
 	flags.DurationVar(&config.ConnectTimeout, "connect-timeout", time.Second, "time that a backend may take to accept")
+	config.Queue = flags.Int("queue", 1024, "connections that may wait while every backend is full")
+	flags.DurationVar(&config.QueueTimeout, "queue-timeout", 5*time.Second, "time that one of them may wait")
 	flags.DurationVar(&config.Grace, "grace", config.Grace, "time that connections may go on after SIGTERM")
 	flags.Usage = func() {} // not for every fault, only when asked for
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {

@@ -96,3 +96,25 @@ func TestServerLimitAndQueue(t *testing.T) {
 	second.Close()
 	third.Close()
 }
+
+// A name that gets another address is another server: nothing is known about it, and
+// what was counted stays with the name.
+func TestServerMoves(t *testing.T) {
+	a, b := serve(t, "a"), serve(t, "b")
+	config := Config{Backends: []Server{{Name: "one", Address: a.address}}, Check: once, Grace: time.Hour}
+	r := start(t, config)
+	r.await(t, "one", true)
+	require.Equal(t, "a", r.name(t))
+	require.Eventually(t, func() bool { return r.Status().Conns.Open == 0 }, patience, time.Millisecond)
+	since := r.Status().Backends[0].Since
+
+	config.Listen, config.Ready, config.Monitor = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	config.Backends = []Server{{Name: "one", Address: b.address}}
+	_, err := r.Update(config)
+	require.NoError(t, err)
+	require.Equal(t, "b", r.name(t))
+	require.Eventually(t, func() bool { return r.Live() == 1 }, patience, time.Millisecond)
+	s := r.Status().Backends[0]
+	require.True(t, s.Since.After(since))
+	require.GreaterOrEqual(t, s.Ended, uint64(1))
+}
