@@ -8,7 +8,12 @@
 // the judgement is more likely at fault than all of them. One that is proven dead
 // gets none, so that clients are told at once and go elsewhere.
 //
-// Not implemented: breaking off connections to a backend that is found dead.
+// What a person wants (drain, maintenance, another weight) stands beside the verdicts:
+// a server gets connections if both agree. Verdicts that come together take effect
+// together. While every server is full, connections wait.
+//
+// Not implemented: breaking off connections to a backend that is found dead; keeping
+// clients with their servers by a table.
 package balancer
 
 import (

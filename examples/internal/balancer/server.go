@@ -58,8 +58,15 @@ func (s Server) backend() lb.Backend[tcpproxy.Server] {
 	return lb.Backend[tcpproxy.Server]{Key: s.Name, Value: to, Weight: *s.Weight, Tier: uint8(s.Tier), MaxConns: s.MaxConn}
 }
 
+// maxServers is the largest number of servers: what is far above it does not fit the
+// algorithms' tables.
+const maxServers = 10_000
+
 // completeServers returns a copy with the defaults filled in, or all faults joined.
 func completeServers(list []Server) ([]Server, error) {
+	if len(list) > maxServers {
+		return nil, &Error{"backends", len(list), errors.New("too many"), fmt.Sprintf("list %d at most", maxServers)}
+	}
 	out := make([]Server, 0, len(list))
 	var faults []error
 	names, addresses := map[string]bool{}, map[string]bool{}

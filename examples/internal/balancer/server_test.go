@@ -51,7 +51,8 @@ func TestServerFaults(t *testing.T) {
 		"backends[0].weight 2: roundrobin knows no weights: choose another algorithm or remove it": {
 			Algorithm: "roundrobin", Backends: []Server{{Address: "a:1", Weight: new(2)}}},
 		"algorithm rr: no such algorithm: choose one of first, leastconn, maglev, p2c, random, roundrobin, source, weightedroundrobin": {Algorithm: "rr"},
-		"slow_start 1ms: out of range: give 1s to 24h, or 0s for none":                                                                 {SlowStart: 1_000_000},
+		"backends 10001: too many: list 10000 at most":                 {Backends: make([]Server, 10_001)},
+		"slow_start 1ms: out of range: give 1s to 24h, or 0s for none": {SlowStart: 1_000_000},
 	} {
 		c.Listen = ":0"
 		_, err := newLimited(c, 20_000)
