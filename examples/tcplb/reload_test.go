@@ -55,11 +55,12 @@ func TestReloadLosesNothing(t *testing.T) {
 	}
 	// Letters are servers, digits their weights.
 	config := func(list string) string {
-		text := "listen: 127.0.0.1:0\ncontrol: 127.0.0.1:0\ngrace: 1h\nslow_start: 1s\ncheck: {kind: tcp, interval: 1h, timeout: 1m}\nbackends:\n"
+		var text strings.Builder
+		text.WriteString("listen: 127.0.0.1:0\ncontrol: 127.0.0.1:0\ngrace: 1h\nslow_start: 1s\ncheck: {kind: tcp, interval: 1h, timeout: 1m}\nbackends:\n")
 		for part := range strings.FieldsSeq(list) {
-			text += fmt.Sprintf("  - {name: %s, address: %q, weight: %s}\n", part[:1], servers[part[:1]], part[1:])
+			text.WriteString(fmt.Sprintf("  - {name: %s, address: %q, weight: %s}\n", part[:1], servers[part[:1]], part[1:]))
 		}
-		return text
+		return text.String()
 	}
 	name := file(t, config("a1 b1"))
 	p := start(t, "-config", name)
