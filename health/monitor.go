@@ -88,7 +88,10 @@ type Monitor struct {
 	wake    chan struct{} // capacity 1: the scheduler has something new to look at
 	mailbox mailbox
 
+	bootAhead func() (time.Duration, error) // BootAhead, except in tests
+
 	mu      sync.Mutex
+	naps    SuspendWatch
 	ran     bool
 	running bool
 	origin  time.Time // time 0 of the agenda: the start of Run
@@ -158,7 +161,10 @@ func NewMonitor(config MonitorConfig, targets ...Target) (*Monitor, error) {
 		wake:    make(chan struct{}, 1),
 		mailbox: newMailbox(),
 		targets: make(map[string]*watched, len(targets)),
+
+		bootAhead: BootAhead,
 	}
+	m.noticeNap(time.Now()) // naps before do not matter
 	for _, t := range targets {
 		faults = append(faults, m.Add(t))
 	}
@@ -245,7 +251,9 @@ func (m *Monitor) Remove(key string) bool {
 }
 
 // Status returns what is known about a target now, and whether there is such a
-// target. It is right also when Run hangs, has ended or was never called.
+// target. It is right also when Run hangs, has ended or was never called, and on Linux
+// when the machine was suspended meanwhile: then what is known ends earlier by that
+// time, see [Machine.Suspended].
 func (m *Monitor) Status(key string) (Status, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -253,7 +261,9 @@ func (m *Monitor) Status(key string) (Status, bool) {
 	if w == nil {
 		return Status{}, false
 	}
-	return w.machine.At(time.Now()), true
+	now := time.Now()
+	m.noticeNap(now)
+	return w.machine.At(now), true
 }
 
 // Snapshot returns what is known about all targets now, by key.
@@ -261,6 +271,7 @@ func (m *Monitor) Snapshot() map[string]Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
+	m.noticeNap(now)
 	all := make(map[string]Status, len(m.targets))
 	for key, w := range m.targets {
 		all[key] = w.machine.At(now)
@@ -278,7 +289,9 @@ func (m *Monitor) Explain(key string) []string {
 	if w == nil {
 		return nil
 	}
-	return m.explain(w, time.Now())
+	now := time.Now()
+	m.noticeNap(now)
+	return m.explain(w, now)
 }
 
 // Export returns the verdicts in force, by key, for [Monitor.Import] in the process
@@ -287,6 +300,7 @@ func (m *Monitor) Export() []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
+	m.noticeNap(now)
 	all := make([]Record, 0, len(m.targets))
 	for key, w := range m.targets {
 		if r, ok := w.machine.record(key, now); ok {

@@ -184,6 +184,57 @@ func TestReportAntrea833StarvedProbe(t *testing.T) {
 	}
 }
 
+// https://github.com/golang/go/issues/24595,
+// https://github.com/golang/go/issues/35012,
+// https://github.com/golang/go/issues/36141: Go's clock stands still while the machine
+// is suspended, so a lease lasted longer by the nap. The boot-time clock tells.
+func TestReportGo24595MonitorSlept(t *testing.T) {
+	for name, read := range map[string]func(l *lab) State{
+		"status":   func(l *lab) State { return l.state("a") },
+		"snapshot": func(l *lab) State { return l.Snapshot()["a"].State },
+		"export": func(l *lab) State {
+			for _, r := range l.Export() {
+				return r.State
+			}
+			return Unknown
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{}
+				l := watch(t, MonitorConfig{NoSpread: true}, Target{"a", f, Config{Fall: 1, Lease: 18500 * time.Millisecond}})
+				sleep(time.Second)
+				f.set(func(f *fake) { f.err = errRefused })
+				ahead := func(d time.Duration) {
+					l.Monitor.mu.Lock()
+					defer l.Monitor.mu.Unlock()
+					real, err := BootAhead()
+					if err != nil {
+						t.Skip(err)
+					}
+					l.bootAhead = func() (time.Duration, error) { return real + d, nil }
+				}
+				ahead(10 * time.Second)
+				require.Equal(t, Online, read(l))
+				s, _ := l.Status("a")
+				require.WithinDuration(t, l.start.Add(8500*time.Millisecond), s.ValidUntil, suspendTolerance, "the real clocks are read in between")
+				ahead(time.Hour)
+				require.Equal(t, Unknown, read(l))
+				s, _ = l.Status("a")
+				require.Equal(t, Suspended, s.Reason.Code)
+				require.Equal(t, []string{"0s a unknown->online", "1s a online->unknown"}, l.takeEvents())
+
+				// The network is not awake yet at 5 s. That accuses nobody.
+				sleep(4500 * time.Millisecond)
+				require.Equal(t, Error, l.state("a"))
+				sleep(5 * time.Second)
+				require.Equal(t, Offline, l.state("a"))
+				l.stop()
+			})
+		})
+	}
+}
+
 func must[P Prober](p P, err error) Prober {
 	if err != nil {
 		panic(err)

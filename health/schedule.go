@@ -126,6 +126,7 @@ func (m *Monitor) advance(now time.Time, start []probe) (time.Duration, []probe)
 	defer m.mu.Unlock()
 	at := now.Sub(m.origin)
 	m.wakeAt = at // we are awake
+	m.noticeNap(now)
 	looks := 0
 	for entry, ok := m.agenda.Pop(at); ok; entry, ok = m.agenda.Pop(at) {
 		w := m.entries[entry]
@@ -159,6 +160,25 @@ func (m *Monitor) advance(now time.Time, start []probe) (time.Duration, []probe)
 // standstill is how late the scheduler must be at least to say that the process stood
 // still.
 const standstill = 100 * time.Millisecond
+
+// noticeNap tells all machines if this machine was suspended since the last call.
+// Where that can't be found out it does nothing.
+func (m *Monitor) noticeNap(now time.Time) {
+	ahead, err := m.bootAhead()
+	if err != nil {
+		return
+	}
+	gap := m.naps.Observe(ahead)
+	if gap == 0 {
+		return
+	}
+	for _, w := range m.targets {
+		w.machine.Suspended(now, gap)
+		if m.running {
+			m.look(w, now)
+		}
+	}
+}
 
 // putOff plans a probe anew that is late by a whole interval, and tells whether it
 // did. All others are as late, since nothing but a standstill of this process makes
@@ -261,6 +281,9 @@ func (m *Monitor) complete(ctx context.Context, p probe, began time.Time, err er
 	if ctx.Err() != nil { // it failed because we end
 		m.workers.Release(1)
 		return probe{}, false
+	}
+	if err != nil {
+		m.noticeNap(now) // it may be the network that is not awake yet
 	}
 	m.take(p, began, now, err)
 	following, ok := m.next(now.Sub(m.origin))
