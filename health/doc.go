@@ -90,7 +90,8 @@
 //     they usually come.
 //   - [Combination] makes one verdict of several causes by a stated rule; [Admin] is
 //     what a person wants, apart from both.
-//   - [SuspendWatch] finds out that the machine slept, which Go's clock does not tell.
+//   - [SuspendWatch] finds out that the machine slept, which Go's clock does not tell;
+//     a Monitor has one.
 //
 // # Not implemented
 //
