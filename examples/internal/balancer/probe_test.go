@@ -76,3 +76,25 @@ func TestChecksSendHeader(t *testing.T) {
 		})
 	}
 }
+
+// A reload that only asks for headers changes the probes, too.
+func TestReloadChangesHeader(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Listener = headed{server.Listener, string(proxyproto.V1.AppendLocal(nil))}
+	server.Config.SetKeepAlivesEnabled(false)
+	server.Start()
+	defer server.Close()
+	address := server.Listener.Addr().String()
+	config := Config{Backends: Servers(address), Check: often}
+	config.Check.Kind, config.Check.Fall = "http", 1
+	r := start(t, config)
+	r.await(t, address, false)
+
+	config.Listen, config.Ready, config.Monitor = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	config.OnEvent = func(e Event) { r.events <- e }
+	config.Backends = []Server{{Address: address, SendProxy: proxyproto.V1}}
+	_, err := r.Update(config)
+	require.NoError(t, err)
+	r.await(t, address, true)
+	r.stop()
+}

@@ -172,3 +172,38 @@ func TestQueueTurns(t *testing.T) {
 		q.wake()
 	})
 }
+
+// Those that come later do not overtake, even if there is room right now.
+func TestQueueIsNotOvertaken(t *testing.T) {
+	b := start(t, Config{QueueSize: 2, QueueTimeout: time.Hour}, server(t, greeter("a")))
+	before := b.queue.join() // one that has not looked yet
+	conn := b.connect(t)
+	b.await(t, func(s Stats) bool { return s.Queued == 2 })
+	before.leave()
+	served(t, conn)
+}
+
+// One that has found a backend lets the next one look, however long it takes to
+// connect.
+func TestQueueMovesWhileFirstDials(t *testing.T) {
+	b := start(t, Config{QueueSize: 2, QueueTimeout: time.Hour, ConnectTimeout: time.Hour}, server(t, greeter("a")), silent)
+	weight := func(of1 int) {
+		require.NoError(t, b.balancer.Update(func(all []lb.Backend[Server]) []lb.Backend[Server] {
+			all[1].Weight = of1
+			return all
+		}))
+		b.Wake()
+	}
+	weight(0)
+	b.limit(t, 1)
+	first := b.connect(t)
+	served(t, first)
+	b.connect(t)
+	b.await(t, func(s Stats) bool { return s.Queued == 1 })
+	third := b.connect(t)
+	b.await(t, func(s Stats) bool { return s.Queued == 2 })
+	weight(1) // the second gets the silent one
+	b.await(t, func(s Stats) bool { return s.Queued == 1 })
+	first.Close()
+	served(t, third)
+}
