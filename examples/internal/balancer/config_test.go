@@ -6,6 +6,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lastbeat/lastbeat/examples/internal/proxyproto"
+	"github.com/lastbeat/lastbeat/examples/internal/yamlx"
 )
 
 func TestConfigFaults(t *testing.T) {
@@ -39,6 +43,23 @@ func TestConfigFaults(t *testing.T) {
 			for line := range strings.Lines(err.Error()) {
 				require.True(t, strings.HasPrefix(line, "balancer: "))
 			}
+		})
+	}
+}
+
+// A program may write the configuration of another one.
+func TestConfigSurvivesYAML(t *testing.T) {
+	for name, c := range map[string]Config{
+		"short": {Listen: ":0", Backends: Servers("a:1", "b:1")},
+		"long": {Listen: ":0", Stats: ":1", Queue: new(0), SlowStart: time.Minute, Algorithm: "p2c", Backends: []Server{
+			{Name: "x", Address: "a:1", Weight: new(0), Tier: 2, MaxConn: 3, SendProxy: proxyproto.V2}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := yaml.Marshal(c)
+			require.NoError(t, err)
+			var got Config
+			require.NoError(t, yamlx.Decode(text, &got), "%s", text)
+			require.Equal(t, c, got)
 		})
 	}
 }

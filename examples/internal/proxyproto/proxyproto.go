@@ -37,7 +37,11 @@ func (v Version) String() string {
 	return fmt.Sprintf("version(%d)", uint8(v))
 }
 
-// UnmarshalText is the inverse of String. Its error names the key that stands for a
+// MarshalText returns what String does. A program that writes a configuration for
+// another one to read needs it.
+func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText. Its error names the key that stands for a
 // version in files.
 func (v *Version) UnmarshalText(text []byte) error {
 	switch string(text) {

@@ -55,7 +55,9 @@ func TestLongestLine(t *testing.T) {
 func TestVersionText(t *testing.T) {
 	for _, v := range []Version{None, V1, V2} {
 		var got Version
-		require.NoError(t, got.UnmarshalText([]byte(v.String())))
+		text, err := v.MarshalText()
+		require.NoError(t, err)
+		require.NoError(t, got.UnmarshalText(text))
 		require.Equal(t, v, got)
 	}
 	require.EqualError(t, new(Version).UnmarshalText([]byte("v3")), "send_proxy v3: no such version: give v1 or v2")
