@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/lastbeat/lastbeat/examples/internal/node"
 )
@@ -60,7 +61,11 @@ func TestNodeConfigs(t *testing.T) {
 	for _, name := range nodes {
 		for _, vrrp := range []bool{true, false} {
 			for _, interval := range []time.Duration{time.Second, 100 * time.Millisecond} {
-				_, err := node.New(nodeConfig(name, interval, vrrp), nil)
+				text, err := yaml.Marshal(nodeConfig(name, interval, vrrp)) // as the lab writes it
+				require.NoError(t, err)
+				config, err := node.Parse(text)
+				require.NoError(t, err, string(text))
+				_, err = node.New(config, nil)
 				require.NoError(t, err, "%s, VRRP %v, %v", name, vrrp, interval)
 			}
 		}

@@ -53,7 +53,7 @@ type Config struct {
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 	// Queue is how many connections may wait while every server has as many as its
 	// MaxConn allows; more are reset. Default 1024, range 0 to 1,000,000.
-	Queue *int `yaml:"queue"`
+	Queue *int `yaml:"queue,omitempty"`
 	// QueueTimeout is how long one may wait before it is reset. Default 5 s.
 	QueueTimeout time.Duration `yaml:"queue_timeout"`
 	// Grace is how long connections may go on after the end of Run's context.

@@ -14,21 +14,21 @@ import (
 type Server struct {
 	// Name identifies the server in logs, on pages and over reloads: up to 64
 	// letters, digits and any of . _ - : [ ]. Default: its address.
-	Name string `yaml:"name"`
+	Name string `yaml:"name,omitempty"`
 	// Address is host:port. Required.
 	Address string `yaml:"address"`
 	// Weight is the server's share of new connections, 0 to 256. 0 means none.
 	// Algorithms without weights know only 0 and more. Default 1.
-	Weight *int `yaml:"weight"`
+	Weight *int `yaml:"weight,omitempty"`
 	// Tier is 0 for a server in regular use. Those of a higher tier are backups,
 	// used while none of a lower one is alive. Range 0 to 255.
-	Tier int `yaml:"tier"`
+	Tier int `yaml:"tier,omitempty"`
 	// MaxConn is how many connections the server may have at once. Default 0, no
 	// limit.
-	MaxConn int `yaml:"maxconn"`
+	MaxConn int `yaml:"maxconn,omitempty"`
 	// SendProxy tells the server by a PROXY header, v1 or v2, who its client is.
 	// Health checks then send one too. Default: none.
-	SendProxy proxyproto.Version `yaml:"send_proxy"`
+	SendProxy proxyproto.Version `yaml:"send_proxy,omitempty"`
 }
 
 // Servers returns servers that have an address and nothing else.
