@@ -247,6 +247,7 @@ func requireUsage(t *testing.T, args []string, want string) {
 func requireUsageOf(t *testing.T, cmd *exec.Cmd, want string) {
 	t.Helper()
 	cmd.Env = append(append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0"), cmd.Env...)
+	cmd.Dir = t.TempDir() // where the picture can be written
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
